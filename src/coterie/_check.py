@@ -1,0 +1,54 @@
+"""Checks of arguments: each raises one line that names the argument, its value and the bound."""
+
+import math
+from collections.abc import Iterable
+
+from coterie.errors import InputError
+
+
+def positive(name: str, value: float) -> float:
+    """Return `value` if it is a finite number above zero.
+
+    >>> positive("clip_norm", 2.0)
+    2.0
+    >>> positive("clip_norm", -1.0)
+    Traceback (most recent call last):
+    coterie.errors.InputError: clip_norm=-1.0: must be > 0 and finite.
+    """
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name}={value}: must be > 0 and finite.")
+    return value
+
+
+def not_negative(name: str, value: float) -> float:
+    """Return `value` if it is a finite number of at least zero."""
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{name}={value}: must be >= 0 and finite.")
+    return value
+
+
+def probability(name: str, value: float) -> float:
+    """Return `value` if it lies strictly between zero and one.
+
+    >>> probability("delta", 1.5)
+    Traceback (most recent call last):
+    coterie.errors.InputError: delta=1.5: must lie strictly between 0 and 1.
+    """
+    if not 0 < value < 1:
+        raise InputError(f"{name}={value}: must lie strictly between 0 and 1.")
+    return value
+
+
+def count(name: str, value: int, least: int = 1) -> int:
+    """Return `value` if it is a whole number of at least `least`."""
+    if value != int(value) or value < least:
+        raise InputError(f"{name}={value}: must be a whole number >= {least}.")
+    return int(value)
+
+
+def one_of(name: str, value: str, known: Iterable[str]) -> str:
+    """Return `value` if it is one of the `known` names."""
+    names = sorted(known)
+    if value not in names:
+        raise InputError(f"{name}={value!r}: unknown. Choose one of: {', '.join(names)}.")
+    return value

@@ -1,0 +1,24 @@
+"""Every error a user can cause, in one tree.
+
+CoterieError
+├── InputError      an argument, file, graph or data set is not usable        (exit status 2)
+└── BudgetError     what was asked for would cost more than the owner allows  (exit status 3)
+
+A message is one line that names the argument, its value, the bound and the remedy.
+"""
+
+
+class CoterieError(Exception):
+    """Root of the tree; `exit_status` is what the command line returns for it."""
+
+    exit_status = 2
+
+
+class InputError(CoterieError):
+    """An argument, file, graph or data set is not usable."""
+
+
+class BudgetError(CoterieError):
+    """What was asked for would cost more privacy than the owner allows."""
+
+    exit_status = 3

@@ -1,0 +1,62 @@
+"""The release plan: the only place where sampling, contribution bound, noise and accounting event meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from coterie import _check
+from coterie._types import PyTree
+from coterie.errors import InputError
+from coterie.mechanisms.sampling import Sampler
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+NoiseKind: TypeAlias = Literal["gaussian", "laplace", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePlan:
+    """What each owner releases in a run, how it is protected, and what that is charged as.
+
+    Guarantee: one record changes a released sum by at most `clip_norm` when it is added and 2 `clip_norm`
+    when it is replaced (2-norm for Gaussian, 1-norm for Laplace noise); noise of scale
+    `noise_multiplier × clip_norm` is added to that sum. `event` says exactly this, no more.
+    """
+
+    sampler: Sampler
+    clip_norm: float  # bound on one record's contribution to the released sum
+    noise: NoiseKind
+    noise_multiplier: tuple[float, ...]  # for each owner, the noise's scale over clip_norm
+    releases: tuple[int, ...]  # for each owner, the most it may release; engines stop it there
+    sizes: tuple[int, ...]  # public numbers of records
+    noise_like: PyTree  # shapes (jax.ShapeDtypeStruct) of the unit noise handed to one emit
+
+    def __post_init__(self) -> None:
+        _check.positive("clip_norm", self.clip_norm)
+        if not len(self.noise_multiplier) == len(self.releases) == len(self.sizes):
+            raise InputError(
+                f"noise_multiplier, releases and sizes have lengths {len(self.noise_multiplier)}, "
+                f"{len(self.releases)} and {len(self.sizes)}: must be one entry for each owner."
+            )
+
+    @property
+    def noise_scale(self) -> np.ndarray:
+        """(owners,) what unit noise is multiplied with on the released sum."""
+        return np.asarray(self.noise_multiplier, np.float32) * np.float32(self.clip_norm)
+
+    def event(self, owner: int) -> DpEvent:
+        """What the owner's whole run is charged as. Noise multipliers are relative to `clip_norm`."""
+        import dp_accounting as dp
+
+        multiplier = self.noise_multiplier[owner]
+        if self.noise == "none" or multiplier <= 0:
+            release: DpEvent = dp.NonPrivateDpEvent()
+        elif self.noise == "gaussian":
+            release = dp.GaussianDpEvent(multiplier)
+        else:
+            release = dp.LaplaceDpEvent(multiplier)
+        return self.sampler.event(release, self.sizes[owner], self.releases[owner])

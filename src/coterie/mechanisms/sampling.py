@@ -1,0 +1,137 @@
+"""Which of an owner's records enter a release: the draw the engine makes, and the event it is charged as.
+
+The draw and its accounting stand side by side in one class, so that they cannot disagree. All draws are
+hidden inside the owner; the batch's size is never used, only the public `expected` one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from coterie import _check
+from coterie._types import Array
+from coterie.errors import InputError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_NEVER = 2.0  # larger than any uniform draw: padding rows are never among the smallest
+
+
+@dataclass(frozen=True)
+class FullBatch:
+    """Every record in every release."""
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+        """Positions (rows,) and mask (rows,) of the records in this release."""
+        del key, turn
+        positions = jnp.arange(rows)
+        return positions, (positions < count).astype(jnp.float32)
+
+    def expected(self, size: int) -> float:
+        """The public number that a released sum is divided by."""
+        return float(size)
+
+    def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
+        """All releases of a run: a record is in each of them."""
+        from dp_accounting import SelfComposedDpEvent
+
+        del size
+        return SelfComposedDpEvent(release, releases)
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """`batch` records drawn uniformly without replacement, anew for each release."""
+
+    batch: int
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+        """One record by a uniform integer; more by the smallest of one uniform number a record."""
+        del turn
+        if self.batch == 1:
+            return jax.random.randint(key, (1,), 0, count), jnp.ones(1, jnp.float32)
+        positions, smallest = _smallest(key, rows, count, self.batch)
+        return positions, (smallest < _NEVER).astype(jnp.float32)
+
+    def expected(self, size: int) -> float:
+        """Exactly `batch`, public."""
+        del size
+        return float(self.batch)
+
+    def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
+        """Sampling without replacement, composed; refuses a batch larger than the owner."""
+        from dp_accounting import SampledWithoutReplacementDpEvent, SelfComposedDpEvent
+
+        if self.batch > size:
+            raise InputError(f"batch={self.batch}: must be <= the owner's {size} records. Use a smaller batch.")
+        return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(size, self.batch, release), releases)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each record independently with probability `rate`; at most `cap` of them, a random subset if more came."""
+
+    rate: float
+    cap: int
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+        """Included when its uniform number is below the rate; the `cap` smallest are a uniform subset."""
+        del turn
+        positions, smallest = _smallest(key, rows, count, min(self.cap, rows))
+        return positions, (smallest < self.rate).astype(jnp.float32)
+
+    def expected(self, size: int) -> float:
+        """rate × size: public, unlike the number that was really drawn."""
+        return self.rate * size
+
+    def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
+        """Capped Poisson sampling of a Gaussian; uncapped where the cap can never bind."""
+        import dp_accounting as dp
+
+        _check.probability("rate", self.rate)
+        _check.count("cap", self.cap)
+        if self.cap >= size:
+            return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self.rate, release), releases)
+        if not isinstance(release, dp.GaussianDpEvent):
+            raise InputError(f"cap={self.cap}: capped Poisson sampling is certified for Gaussian noise only. Use cap={size}.")
+        event = dp.TruncatedSubsampledGaussianDpEvent(size, self.rate, self.cap, release.noise_multiplier)
+        return dp.SelfComposedDpEvent(event, releases)
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """Disjoint batches of `batch` records in stored order; each record is in at most one release."""
+
+    batch: int
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+        """The owner's next unseen batch; empty once all records were seen."""
+        del key, rows
+        positions = turn * self.batch + jnp.arange(self.batch)
+        return jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32)
+
+    def expected(self, size: int) -> float:
+        """Exactly `batch`, public."""
+        del size
+        return float(self.batch)
+
+    def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
+        """One release: the partition is fixed and data-independent, so the releases compose in parallel (max)."""
+        from dp_accounting import NoOpDpEvent
+
+        del size
+        return release if releases else NoOpDpEvent()
+
+
+Sampler: TypeAlias = FullBatch | FixedSize | Poisson | OnePass
+
+
+def _smallest(key: Array, rows: int, count: Array, batch: int) -> tuple[Array, Array]:
+    draws = jnp.where(jnp.arange(rows) < count, jax.random.uniform(key, (rows,)), _NEVER)
+    smallest, positions = jax.lax.top_k(-draws, batch)
+    return positions, -smallest

@@ -1,0 +1,108 @@
+"""The contract: one owner's side of a protocol, written once as pure functions, run by any engine.
+
+Two shapes cover all protocols. **Rounds**: every owner emits, messages are mixed over the topology, every
+owner absorbs. **Visits**: one owner at a time meets a public register, emits, and the register settles.
+
+Rules that the signatures enforce:
+
+* Only `emit` receives private records and private state, and only its message leaves the owner.
+* `absorb`, `settle`, `model` and every `Info` see messages and public state alone: post-processing.
+* `emit` is handed its unit noise and never draws privacy noise itself. It scales what it was handed by
+  `ctx.noise_scale`, which comes from the program's `ReleasePlan`, as does the event that is charged.
+* The functions are static under `jit` and hold no numbers that depend on a seed or a budget: those travel
+  in `Context`. So a new seed, epsilon or data set of the same shape never compiles again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from coterie._types import Array, PyTree
+
+if TYPE_CHECKING:
+    from coterie.accounting.statements import Claim
+    from coterie.mechanisms.plan import ReleasePlan
+
+
+class Shards(NamedTuple):
+    """Everyone's private records, padded to the largest owner. Only engines hold one.
+
+    x: (owners, rows, ...) features; y: (owners, rows) targets; count: (owners,) int32, how many rows are real.
+    """
+
+    x: Array
+    y: Array
+    count: Array
+
+
+class Batch(NamedTuple):
+    """The records of one owner that enter one release. mask: (rows,) 1.0 for a record, 0.0 for padding."""
+
+    x: Array
+    y: Array
+    mask: Array
+
+
+class Context(NamedTuple):
+    """What a program may know beside its state. Everything here is public but the key."""
+
+    owner: Array  # () int32
+    step: Array  # () int32, the round or tick, from 1
+    turn: Array  # () int32, how many releases this owner has made before this one
+    size: Array  # () float32, the owner's public number of records (public under replace-one adjacency)
+    noise_scale: Array  # () float32, what unit noise is multiplied with on the released sum
+    numbers: PyTree  # the protocol's own numeric settings, the same for all owners
+    key: Array  # coin flips that are not privacy noise (exploration, for instance)
+
+
+class State(NamedTuple):
+    """An owner between two rounds. `public` is a function of messages alone; `private` never leaves `emit`."""
+
+    public: PyTree
+    private: PyTree
+
+
+class Rounds(NamedTuple):
+    """All owners speak in every round."""
+
+    init: Callable[[PyTree, Context], State]  # (params, ctx)
+    emit: Callable[[State, Batch, PyTree, Context], tuple[PyTree, PyTree]]  # -> message, private
+    absorb: Callable[[PyTree, PyTree, PyTree, Context], tuple[PyTree, PyTree]]
+    # (public, own message, mixed messages, ctx) -> public, info
+    model: Callable[[PyTree], PyTree]  # (public) -> params
+
+
+class Visits(NamedTuple):
+    """One owner at a time meets the register (a walking model, or a learner's state)."""
+
+    open: Callable[[PyTree, Context], PyTree]  # (params, ctx) -> register; called once, before any visit
+    init: Callable[[PyTree, Context], PyTree]  # (params, ctx) -> the owner's private state
+    ask: Callable[[PyTree, Context], PyTree]  # (register, ctx) -> what the visitor is shown
+    emit: Callable[[PyTree, PyTree, Batch, PyTree, Context], tuple[PyTree, PyTree]]
+    # (private, query, batch, noise, ctx) -> message, private
+    settle: Callable[[PyTree, PyTree, Context], tuple[PyTree, PyTree]]  # (register, message, ctx) -> register, info
+    model: Callable[[PyTree], PyTree]  # (register) -> params
+
+
+class Program(NamedTuple):
+    """A protocol ready to run: functions, and the plan that says what they release. Neither has a default."""
+
+    functions: Rounds | Visits
+    plan: ReleasePlan
+    numbers: PyTree
+    params: PyTree  # the starting point, public
+    schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public and data-independent
+    claim: Claim  # what the paper's theorem says of these settings
+
+
+class Trace(NamedTuple):
+    """What a run leaves behind. Everything in it is public; oracle metrics are added by the caller's type."""
+
+    step: np.ndarray  # (points,) the round or tick after which the rest was looked at
+    models: PyTree  # (points, owners, ...) for Rounds, (points, 1, ...) for Visits
+    info: PyTree  # (steps, ...) what absorb or settle reported
+    messages: PyTree | None  # (steps, owners, ...) the transcript, when it was asked for
+    turns: np.ndarray  # (owners,) how many releases each owner really made
