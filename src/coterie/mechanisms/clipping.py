@@ -1,0 +1,110 @@
+"""Sums of clipped per-record gradients: a clipped sum knows its sensitivity.
+
+Guarantee (both functions): one record changes the sum by at most `clip_norm` when it is added or removed, and
+by at most 2 `clip_norm` when it is replaced, in the 2-norm for `order=2` and in the 1-norm for `order=1`.
+Argument: the sum is Σ g_i with ‖g_i‖ <= clip_norm for every record whatever its content; adding one adds one
+such term, replacing one exchanges a term for another, and the triangle inequality gives twice the bound.
+
+The bound holds for hostile records too. A record whose gradient norm is not a finite float32 number (NaN,
+infinity, overflow) contributes zero. Squares that underflow are paid for by a floor in the norm, so that a
+gradient made of tiny features and a huge slope is not mistaken for zero. What remains is float32 rounding:
+each term may exceed `clip_norm` by a relative 1e-5, and the sum carries the rounding of its own magnitude.
+Products are asked for at full float32 precision: accelerators otherwise round their factors to ten bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from coterie._types import Array, PyTree
+from coterie.program import Batch
+
+Order: TypeAlias = Literal[1, 2]
+Relation: TypeAlias = Literal["add_remove", "replace_one"]
+
+_TINY = float(jnp.finfo(jnp.float32).tiny)  # the most that one underflowed square or absolute value can hide
+
+
+def sensitivity(clip_norm: float, relation: Relation = "replace_one") -> float:
+    """The most that one record changes a clipped sum, in the norm it was clipped in.
+
+    >>> sensitivity(0.5), sensitivity(0.5, "add_remove")
+    (1.0, 0.5)
+    """
+    return clip_norm * {"add_remove": 1.0, "replace_one": 2.0}[relation]
+
+
+def clip_linear(x: Array, slopes: Array, mask: Array, clip_norm: Array | float, order: Order = 2) -> Array:
+    """Σ_i mask_i clip(x_i slope_iᵀ): x (rows, dim), slopes (rows, outputs), mask (rows,) -> (dim, outputs).
+
+    The norm of an outer product is the product of the norms (Frobenius for 2, entrywise for 1), so no
+    per-record gradient is ever formed: one matrix product does it all. Guarantee: see the module.
+    """
+    norm = _row_norm(x, order) * _row_norm(slopes, order)
+    factor = _factor(norm, mask, clip_norm)[:, None]
+    kept = factor > 0
+    weighted = jnp.where(kept, slopes * factor, 0.0)  # where, as zero times NaN is NaN
+    return jnp.matmul(jnp.where(kept, x, 0.0).T, weighted, precision=jax.lax.Precision.HIGHEST)
+
+
+def clip_per_record(
+    gradient: Callable[[PyTree, Array, Array], PyTree],
+    params: PyTree,
+    batch: Batch,
+    clip_norm: Array | float,
+    microbatch: int = 64,
+    order: Order = 2,
+) -> PyTree:
+    """Σ_i mask_i clip(gradient(params, x_i, y_i)), with `microbatch` gradients in memory at a time.
+
+    `gradient` sees one record alone: (params, x (...), y ()) -> a tree like params.
+    Guarantee: see the module.
+    """
+    per_record = jax.vmap(gradient, in_axes=(None, 0, 0))
+
+    def add(total: PyTree, part: Batch) -> tuple[PyTree, None]:
+        gradients = per_record(params, part.x, part.y)
+        factor = _factor(_tree_norm(gradients, order), part.mask, clip_norm)
+        return jax.tree.map(lambda sum_, leaf: sum_ + _weighted_sum(factor, leaf), total, gradients), None
+
+    zero = jax.tree.map(jnp.zeros_like, params)
+    return jax.lax.scan(add, zero, _in_parts(batch, microbatch))[0]
+
+
+def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
+    """What a record is multiplied with: min(1, clip_norm / norm), and zero where the norm is no number."""
+    factor = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, _TINY))
+    return jnp.where(jnp.isfinite(norm), mask * factor, 0.0)
+
+
+def _row_norm(rows: Array, order: Order) -> Array:
+    size = jnp.square(rows) if order == 2 else jnp.abs(rows)
+    total = jnp.sum(size, axis=1) + rows.shape[1] * _TINY
+    return jnp.sqrt(total) if order == 2 else total
+
+
+def _tree_norm(gradients: PyTree, order: Order) -> Array:
+    flat = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
+    return _row_norm(jnp.concatenate(flat, axis=1), order)
+
+
+def _weighted_sum(factor: Array, leaf: Array) -> Array:
+    flat = jnp.where(factor[:, None] > 0, leaf.reshape(leaf.shape[0], -1), 0.0)
+    return jnp.matmul(factor, flat, precision=jax.lax.Precision.HIGHEST).reshape(leaf.shape[1:])
+
+
+def _in_parts(batch: Batch, size: int) -> Batch:
+    """(rows, ...) -> (parts, size, ...), filled up with masked rows."""
+    rows = batch.mask.shape[0]
+    size = min(size, rows)
+    fill = -rows % size
+
+    def split(leaf: Array) -> Array:
+        padded = jnp.pad(leaf, [(0, fill)] + [(0, 0)] * (leaf.ndim - 1))
+        return padded.reshape(-1, size, *leaf.shape[1:])
+
+    return jax.tree.map(split, batch)

@@ -1,0 +1,67 @@
+"""What is learnt: a model, a loss and a penalty, and the one private quantity that protocols release."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from coterie._types import Array, PyTree
+from coterie.mechanisms.clipping import Order, clip_linear, clip_per_record
+from coterie.problems.losses import Loss
+from coterie.problems.models import Model
+from coterie.problems.penalties import Penalty
+from coterie.program import Batch
+
+
+class Problem(NamedTuple):
+    """mean over records of loss(model(record)) + penalty(params). Static under `jit`."""
+
+    model: Model
+    loss: Loss
+    penalty: Penalty
+
+
+def clipped_sum(
+    problem: Problem,
+    params: PyTree,
+    batch: Batch,
+    clip_norm: Array | float,
+    order: Order = 2,
+    microbatch: int = 64,
+) -> PyTree:
+    """Σ over the batch of mask · clip(gradient of the record's loss). The penalty has no part in it.
+
+    Linear models take the closed form (one matrix product); others form `microbatch` gradients at a time.
+
+    Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
+    (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
+    """
+    if problem.model.is_linear:
+        slopes = problem.loss.slope(problem.model.scores(params, batch.x), batch.y)
+        return clip_linear(batch.x, slopes, batch.mask, clip_norm, order)
+
+    def record_loss(params: PyTree, x: Array, y: Array) -> Array:
+        return problem.loss.value(problem.model.scores(params, x[None]), y[None])[0]
+
+    return clip_per_record(jax.grad(record_loss), params, batch, clip_norm, microbatch, order)
+
+
+def gradient_bound(problem: Problem, feature_norm: float) -> float:
+    """Largest 2-norm of one record's gradient when its features have norm at most `feature_norm`.
+
+    Guarantee: clipping at this norm changes nothing for a linear model with targets in the table's coding.
+    Argument: ‖x slopeᵀ‖ = ‖x‖ ‖slope‖ <= feature_norm × Lipschitz constant. Other models have no bound: inf.
+    """
+    if not problem.model.is_linear:
+        return math.inf
+    return problem.loss.lipschitz * feature_norm
+
+
+def objective(problem: Problem, params: PyTree, batch: Batch) -> Array:
+    """Mean loss over the masked rows plus the penalty. Reads records: oracle, never part of a release."""
+    losses = problem.loss.value(problem.model.scores(params, batch.x), batch.y)
+    total = jnp.sum(jnp.where(batch.mask > 0, losses, 0.0))
+    return total / jnp.maximum(jnp.sum(batch.mask), 1.0) + problem.penalty.value(params)
