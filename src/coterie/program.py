@@ -54,7 +54,7 @@ class Context(NamedTuple):
     turn: Array  # () int32, how many releases this owner has made before this one
     size: Array  # () float32, the owner's public number of records (public under replace-one adjacency)
     noise_scale: Array  # () float32, what unit noise is multiplied with on the released sum
-    numbers: PyTree  # the protocol's own numeric settings, the same for all owners
+    numbers: PyTree  # the protocol's own numeric settings for this owner: its row of Program.numbers
     key: Array  # coin flips that are not privacy noise (exploration, for instance)
 
 
@@ -78,7 +78,7 @@ class Rounds(NamedTuple):
 class Visits(NamedTuple):
     """One owner at a time meets the register (a walking model, or a learner's state)."""
 
-    open: Callable[[PyTree, Context], PyTree]  # (params, ctx) -> register; called once, before any visit
+    open: Callable[[PyTree, PyTree], PyTree]  # (params, numbers) -> register; called once, before any visit
     init: Callable[[PyTree, Context], PyTree]  # (params, ctx) -> the owner's private state
     ask: Callable[[PyTree, Context], PyTree]  # (register, ctx) -> what the visitor is shown
     emit: Callable[[PyTree, PyTree, Batch, PyTree, Context], tuple[PyTree, PyTree]]
@@ -92,17 +92,19 @@ class Program(NamedTuple):
 
     functions: Rounds | Visits
     plan: ReleasePlan
-    numbers: PyTree
+    numbers: PyTree  # (owners, ...) arrays, traced: no number that depends on a seed or budget is compiled in
     params: PyTree  # the starting point, public
     schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public and data-independent
     claim: Claim  # what the paper's theorem says of these settings
+    aggregate: np.ndarray | None = None  # (owners,) messages meet in one weighted sum instead of over a topology
 
 
 class Trace(NamedTuple):
-    """What a run leaves behind. Everything in it is public; oracle metrics are added by the caller's type."""
+    """What a run leaves behind. Everything in it is a function of messages; what a probe adds is the caller's."""
 
-    step: np.ndarray  # (points,) the round or tick after which the rest was looked at
-    models: PyTree  # (points, owners, ...) for Rounds, (points, 1, ...) for Visits
+    step: np.ndarray  # (points,) the round or tick after which the probe looked
+    probes: PyTree  # (points, ...) what the probe returned
+    model: PyTree  # (owners, ...) after the last round of Rounds, (1, ...) after the last visit of Visits
     info: PyTree  # (steps, ...) what absorb or settle reported
-    messages: PyTree | None  # (steps, owners, ...) the transcript, when it was asked for
+    messages: PyTree | None  # (steps, [owners,] ...) the transcript, when it was asked for
     turns: np.ndarray  # (owners,) how many releases each owner really made

@@ -34,6 +34,11 @@ class ReleasePlan:
     releases: tuple[int, ...]  # for each owner, the most it may release; engines stop it there
     sizes: tuple[int, ...]  # public numbers of records
     noise_like: PyTree  # shapes (jax.ShapeDtypeStruct) of the unit noise handed to one emit
+    relation: str = "replace_one"
+    view: str = "public transcript"  # what the adversary sees, in the words that a certificate prints
+    charged: tuple[float, ...] | None = None  # noise over clip_norm that this view faces; None: the owner's own
+    extra: tuple[DpEvent, ...] | None = None  # for each owner, what else leaves it: charged on top
+    flaw: str = ""  # why no finite guarantee holds, if none does: certifies as infinite with this reason
 
     def __post_init__(self) -> None:
         _check.positive("clip_norm", self.clip_norm)
@@ -52,11 +57,9 @@ class ReleasePlan:
         """What the owner's whole run is charged as. Noise multipliers are relative to `clip_norm`."""
         import dp_accounting as dp
 
-        multiplier = self.noise_multiplier[owner]
-        if self.noise == "none" or multiplier <= 0:
-            release: DpEvent = dp.NonPrivateDpEvent()
-        elif self.noise == "gaussian":
-            release = dp.GaussianDpEvent(multiplier)
-        else:
-            release = dp.LaplaceDpEvent(multiplier)
-        return self.sampler.event(release, self.sizes[owner], self.releases[owner])
+        multiplier = (self.charged or self.noise_multiplier)[owner]
+        if self.flaw or self.noise == "none" or multiplier <= 0:
+            return dp.NonPrivateDpEvent()
+        release = dp.GaussianDpEvent(multiplier) if self.noise == "gaussian" else dp.LaplaceDpEvent(multiplier)
+        event = self.sampler.event(release, self.sizes[owner], self.releases[owner])
+        return event if self.extra is None else dp.ComposedDpEvent([event, self.extra[owner]])

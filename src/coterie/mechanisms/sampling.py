@@ -7,7 +7,7 @@ hidden inside the owner; the batch's size is never used, only the public `expect
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +22,25 @@ if TYPE_CHECKING:
 _NEVER = 2.0  # larger than any uniform draw: padding rows are never among the smallest
 
 
+class Draw(NamedTuple):
+    """Positions (batch,) of the drawn records and a mask (batch,), 0.0 where there is none."""
+
+    positions: Array
+    mask: Array
+
+
 @dataclass(frozen=True)
 class FullBatch:
     """Every record in every release."""
 
-    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
-        """Positions (rows,) and mask (rows,) of the records in this release."""
-        del key, turn
-        positions = jnp.arange(rows)
-        return positions, (positions < count).astype(jnp.float32)
+    def cost(self, rows: int) -> int:
+        """How many random numbers one draw takes."""
+        del rows
+        return 0
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> None:
+        """Nothing to draw: engines hand over all records without copying them."""
+        del key, rows, count, turn
 
     def expected(self, size: int) -> float:
         """The public number that a released sum is divided by."""
@@ -50,13 +60,17 @@ class FixedSize:
 
     batch: int
 
-    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+    def cost(self, rows: int) -> int:
+        """How many random numbers one draw takes."""
+        return 1 if self.batch == 1 else rows
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
         """One record by a uniform integer; more by the smallest of one uniform number a record."""
         del turn
         if self.batch == 1:
-            return jax.random.randint(key, (1,), 0, count), jnp.ones(1, jnp.float32)
+            return Draw(jax.random.randint(key, (1,), 0, count), jnp.ones(1, jnp.float32))
         positions, smallest = _smallest(key, rows, count, self.batch)
-        return positions, (smallest < _NEVER).astype(jnp.float32)
+        return Draw(positions, (smallest < _NEVER).astype(jnp.float32))
 
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""
@@ -79,11 +93,15 @@ class Poisson:
     rate: float
     cap: int
 
-    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+    def cost(self, rows: int) -> int:
+        """How many random numbers one draw takes."""
+        return rows
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
         """Included when its uniform number is below the rate; the `cap` smallest are a uniform subset."""
         del turn
         positions, smallest = _smallest(key, rows, count, min(self.cap, rows))
-        return positions, (smallest < self.rate).astype(jnp.float32)
+        return Draw(positions, (smallest < self.rate).astype(jnp.float32))
 
     def expected(self, size: int) -> float:
         """rate × size: public, unlike the number that was really drawn."""
@@ -109,11 +127,16 @@ class OnePass:
 
     batch: int
 
-    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> tuple[Array, Array]:
+    def cost(self, rows: int) -> int:
+        """How many random numbers one draw takes."""
+        del rows
+        return 0
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
         """The owner's next unseen batch; empty once all records were seen."""
         del key, rows
         positions = turn * self.batch + jnp.arange(self.batch)
-        return jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32)
+        return Draw(jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32))
 
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""

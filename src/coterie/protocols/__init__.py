@@ -1,0 +1,44 @@
+"""Every protocol, by name. One file each; a protocol cannot know where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.program import Program
+from coterie.protocols import dual_averaging
+from coterie.protocols.task import CALIBRATIONS, Calibration, Task
+
+
+class Protocol(NamedTuple):
+    """A row of the registry."""
+
+    settings: type  # a frozen dataclass of what may be set
+    build: Callable[[Task, Any, Calibration], Program]
+
+
+def _row(module: ModuleType) -> Protocol:
+    return Protocol(module.Settings, module.build)
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "dual_averaging": _row(dual_averaging),
+}
+
+
+def build(name: str, task: Task, options: dict[str, Any], calibration: str) -> Program:
+    """The named protocol for this task, with `options` checked against what it knows."""
+    protocol = PROTOCOLS[_check.one_of("protocol", name, PROTOCOLS)]
+    _check.one_of("calibration", calibration, CALIBRATIONS)
+    known = {field.name for field in fields(protocol.settings)}
+    for key in options:
+        if key not in known:
+            raise InputError(f"{name}.{key}: unknown setting. {name} knows: {', '.join(sorted(known))}.")
+    return protocol.build(task, protocol.settings(**options), calibration)  # type: ignore[arg-type]
+
+
+__all__ = ["CALIBRATIONS", "PROTOCOLS", "Calibration", "Protocol", "Task", "build"]

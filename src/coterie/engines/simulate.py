@@ -1,0 +1,300 @@
+"""All owners in one process: `vmap` over owners, `scan` over rounds. The reference the other engines match.
+
+Randomness is drawn in blocks of rounds that stay in cache and handed to `emit`: drawing normals is the
+bottleneck of private training, and one draw of a block costs a fraction of many small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import Array, PyTree
+from coterie.errors import InputError
+from coterie.mechanisms import noise as noises
+from coterie.mechanisms.noise import NoiseSpec
+from coterie.mechanisms.sampling import Sampler
+from coterie.program import Batch, Context, Program, Rounds, Shards, State, Trace, Visits
+from coterie.topologies.mixing import Mixer
+
+_BLOCK = 1 << 18  # random numbers drawn at once: 1 MiB of float32 stays in the second-level cache
+
+
+class Static(NamedTuple):
+    """What a compilation depends on, beside shapes."""
+
+    functions: Rounds | Visits
+    sampler: Sampler
+    noise: NoiseSpec
+    mix: Callable | None
+    transcript: bool
+
+
+class World(NamedTuple):
+    """Every number a run depends on: arguments of the compiled program, never part of it."""
+
+    shards: Shards
+    size: Array  # (owners,) float32
+    noise_scale: Array  # (owners,) float32
+    numbers: PyTree
+    noise_keys: Array  # (owners,)
+    sampling_keys: Array
+    coin_keys: Array
+    mixing: PyTree
+
+
+class Tick(NamedTuple):
+    """One step's public schedule; Rounds use only `step` and `turn`."""
+
+    step: Array
+    turn: Array
+    owner: Array
+    live: Array
+
+
+def simulate(
+    program: Program,
+    shards: Shards,
+    mixer: Mixer | None = None,
+    *,
+    seed: int,
+    every: int | None = None,
+    probe: Callable[[PyTree], PyTree] | None = None,
+    transcript: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """Run the program on everyone's records.
+
+    `probe` is called with the owners' models (a leading axis of owners) every `every` steps and at the end;
+    `progress` with (steps done, steps in all). The transcript of all messages is kept when asked for.
+    """
+    static, world = compile_key(program, shards, mixer, transcript), build_world(program, shards, mixer, seed)
+    ticks, turns = _ticks(program)
+    total = len(ticks.step)
+    every = min(every or total, total)
+    advance = _advance_rounds if isinstance(program.functions, Rounds) else _advance_visits
+    block = _block_length(static, world.shards, every, isinstance(program.functions, Visits))
+    points, looks, infos, messages = [], [], [], []
+    with jax.threefry_partitionable(False):  # the same generator, two to three times faster on a CPU
+        carry = _start(static, world, program.params)
+        for first in range(0, total, every):
+            chunk = jax.tree.map(lambda leaf, first=first: leaf[first : first + every], ticks)
+            carry, (info, message) = advance(static, block, world, carry, chunk)
+            infos.append(info)
+            messages.append(message)
+            points.append(min(first + every, total))
+            if probe is not None:
+                looks.append(jax.tree.map(np.asarray, probe(_models(static, carry))))
+            if progress is not None:
+                jax.block_until_ready(carry)
+                progress(points[-1], total)
+    return Trace(
+        step=np.asarray(points),
+        probes=_stack(looks) if looks else None,
+        model=_models(static, carry),
+        info=_concatenate(infos),
+        messages=_concatenate(messages) if transcript else None,
+        turns=turns,
+    )
+
+
+def compile_key(program: Program, shards: Shards, mixer: Mixer | None, transcript: bool) -> Static:
+    """What the compiled program is looked up by; checks that the parts fit together."""
+    owners = shards.x.shape[0]
+    if len(program.plan.sizes) != owners:
+        raise InputError(f"the plan is for {len(program.plan.sizes)} owners, the data has {owners}: must be equal.")
+    if isinstance(program.functions, Rounds) and mixer is None:
+        raise InputError("mixer=None: a protocol of rounds needs a topology to mix over.")
+    return Static(
+        functions=program.functions,
+        sampler=program.plan.sampler,
+        noise=noises.spec(program.plan),
+        mix=mixer.apply if mixer is not None else None,
+        transcript=transcript,
+    )
+
+
+def build_world(program: Program, shards: Shards, mixer: Mixer | None, seed: int) -> World:
+    """Gather every number of the run."""
+    owners = shards.x.shape[0]
+    keys = {stream: noises.owner_keys(jnp.uint32(seed), stream, owners) for stream in range(3)}
+    return World(
+        shards=shards,
+        size=jnp.asarray(program.plan.sizes, jnp.float32),
+        noise_scale=jnp.asarray(program.plan.noise_scale),
+        numbers=program.numbers,
+        noise_keys=keys[noises.NOISE],
+        sampling_keys=keys[noises.SAMPLING],
+        coin_keys=keys[noises.COINS],
+        mixing=mixer.arrays if mixer is not None else (),
+    )
+
+
+def _ticks(program: Program) -> tuple[Tick, np.ndarray]:
+    """The public schedule. An owner that has made all its releases stays silent for the rest of the visits."""
+    releases = np.asarray(program.plan.releases)
+    if isinstance(program.functions, Rounds):
+        rounds = int(program.schedule)
+        if rounds < 1 or rounds > releases.min():
+            raise InputError(f"rounds={rounds}: must be between 1 and the plan's {releases.min()} releases an owner.")
+        step = jnp.arange(1, rounds + 1, dtype=jnp.int32)
+        return Tick(step, step - 1, step - 1, jnp.ones(rounds, bool)), np.full(len(releases), rounds)
+    owner = np.asarray(program.schedule, np.int32)
+    turn = np.zeros(len(owner), np.int32)
+    for one in np.unique(owner):
+        turn[owner == one] = np.arange((owner == one).sum())
+    live = turn < releases[owner]
+    step = jnp.arange(1, len(owner) + 1, dtype=jnp.int32)
+    turns = np.bincount(owner[live], minlength=len(releases))
+    return Tick(step, jnp.asarray(turn), jnp.asarray(owner), jnp.asarray(live)), turns
+
+
+def _block_length(static: Static, shards: Shards, every: int, visits: bool) -> int:
+    owners = 1 if visits else shards.x.shape[0]
+    draws = owners * (static.noise.size + static.sampler.cost(shards.x.shape[1]))
+    return int(np.clip(_BLOCK // max(draws, 1), 1, every))
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(static: Static, world: World, params: PyTree) -> PyTree:
+    context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
+    states = _over_owners(static.functions.init, (None, 0))(params, context)
+    if isinstance(static.functions, Rounds):
+        return states
+    return static.functions.open(params, world.numbers), states
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+def _advance_rounds(static: Static, block: int, world: World, carry: State, ticks: Tick) -> tuple:
+    functions = static.functions
+    assert isinstance(functions, Rounds)
+    assert static.mix is not None
+    mix = static.mix
+
+    def draw(tick: Tick) -> tuple:
+        """Noise and samples of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
+        rows = world.shards.x.shape[1]
+        fold = jax.vmap(jax.random.fold_in, (0, None))
+        noise = jax.vmap(partial(noises.unit_noise, static.noise))(fold(world.noise_keys, tick.step))
+        keys = fold(world.sampling_keys, tick.step)
+        sample = jax.vmap(lambda key, count: static.sampler.draw(key, rows, count, tick.turn))(
+            keys, world.shards.count
+        )
+        return noise, sample, fold(world.coin_keys, tick.step)
+
+    def step(state: State, given: tuple) -> tuple:
+        tick, (noise, sample, coins) = given
+        context = _context(world, tick.step, tick.turn, coins)
+        batch = _everything(world.shards) if sample is None else jax.vmap(_pick)(world.shards, sample)
+        message, private = _over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
+        mixed = mix(world.mixing, message, tick.step)
+        public, info = _over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
+        return State(public, private), (info, message if static.transcript else None)
+
+    return _in_blocks(step, draw, carry, ticks, block)
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+def _advance_visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick) -> tuple:
+    functions = static.functions
+    assert isinstance(functions, Visits)
+
+    def draw(tick: Tick) -> tuple:
+        rows = world.shards.x.shape[1]
+        key = partial(_folded, owner=tick.owner, step=tick.step)
+        noise = noises.unit_noise(static.noise, key(world.noise_keys))
+        count = world.shards.count[tick.owner]
+        sample = static.sampler.draw(key(world.sampling_keys), rows, count, tick.turn)
+        batch = None if sample is None else _pick_from(world.shards, tick.owner, sample)
+        return noise, batch, key(world.coin_keys)
+
+    def step(carry: tuple, given: tuple) -> tuple:
+        register, everyones = carry
+        tick, (noise, batch, coins) = given
+        at = partial(jax.tree.map, lambda leaf: leaf[tick.owner])
+        size, scale, numbers = at((world.size, world.noise_scale, world.numbers))
+        context = Context(tick.owner, tick.step, tick.turn, size, scale, numbers, coins)
+        private = at(everyones)
+        query = functions.ask(register, context)
+        records = _masked(at(world.shards)) if batch is None else batch
+        message, kept = functions.emit(private, query, records, noise, context)
+        # An owner that has made all its releases says nothing: its message is blanked before anyone sees it.
+        message = jax.tree.map(lambda leaf: jnp.where(tick.live, leaf, jnp.zeros_like(leaf)), message)
+        settled, info = functions.settle(register, message, context)
+        hold = partial(jax.tree.map, partial(jnp.where, tick.live))
+        everyones = jax.tree.map(lambda all_, new: all_.at[tick.owner].set(new), everyones, hold(kept, private))
+        return (hold(settled, register), everyones), (info, message if static.transcript else None)
+
+    return _in_blocks(step, draw, carry, ticks, block)
+
+
+def _in_blocks(step: Callable, draw: Callable, carry: PyTree, ticks: Tick, block: int) -> tuple:
+    """Scan over blocks; in each, draw all randomness at once, then scan over its steps."""
+    total = ticks.step.shape[0]
+    whole = total // block * block
+
+    def one_block(carry: PyTree, ticks: Tick) -> tuple:
+        return jax.lax.scan(step, carry, (ticks, jax.vmap(draw)(ticks)))
+
+    folded = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, block, *leaf.shape[1:]), ticks)
+    carry, out = jax.lax.scan(one_block, carry, folded)
+    out = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), out)
+    if whole == total:
+        return carry, out
+    carry, rest = one_block(carry, jax.tree.map(lambda leaf: leaf[whole:], ticks))
+    return carry, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), out, rest)
+
+
+_OWNER_AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
+
+
+def _context(world: World, step: Array, turn: Array, keys: Array) -> Context:
+    """All owners' contexts of one round, to be mapped over by `_OWNER_AXES`."""
+    owner = jnp.arange(len(world.size), dtype=jnp.int32)
+    return Context(owner, step, turn, world.size, world.noise_scale, world.numbers, keys)
+
+
+def _over_owners(function: Callable, axes: tuple) -> Callable:
+    """`vmap` over owners; the last argument is the context."""
+    return jax.vmap(function, (*axes[:-1], _OWNER_AXES))
+
+
+def _everything(shards: Shards) -> Batch:
+    return jax.vmap(_masked)(shards)
+
+
+def _masked(one: Shards) -> Batch:
+    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.count).astype(jnp.float32))
+
+
+def _pick(one: Shards, sample: PyTree) -> Batch:
+    return Batch(one.x[sample.positions], one.y[sample.positions], sample.mask)
+
+
+def _pick_from(shards: Shards, owner: Array, sample: PyTree) -> Batch:
+    return Batch(shards.x[owner, sample.positions], shards.y[owner, sample.positions], sample.mask)
+
+
+def _folded(keys: Array, owner: Array, step: Array) -> Array:
+    return jax.random.fold_in(keys[owner], step)
+
+
+@partial(jax.jit, static_argnums=0)
+def _models(static: Static, carry: PyTree) -> PyTree:
+    """The owners' models, with a leading axis of owners (of one for the register)."""
+    if isinstance(static.functions, Rounds):
+        return jax.vmap(static.functions.model)(carry.public)
+    return jax.tree.map(lambda leaf: leaf[None], static.functions.model(carry[0]))
+
+
+def _stack(trees: list) -> PyTree:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def _concatenate(trees: list) -> PyTree:
+    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *trees)

@@ -1,0 +1,95 @@
+"""From an experiment's words to the values that a protocol and an engine take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.experiments.experiment import Experiment
+from coterie.problems import datasets, features
+from coterie.problems.losses import loss_for
+from coterie.problems.models import Model, linear, two_layer
+from coterie.problems.partition import Partition, partition, to_shards
+from coterie.problems.penalties import PENALTIES
+from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.table import Table
+from coterie.program import Shards
+from coterie.protocols import Task
+from coterie.topologies import build as build_topology
+
+LOSSES = {"binary": "logistic", "multiclass": "softmax", "regression": "huber"}
+MODELS = ("linear", "two_layer")
+
+
+class Prepared(NamedTuple):
+    """An experiment's values. `shards` are the private records; the test rows are declared public."""
+
+    table: Table
+    partition: Partition
+    task: Task
+    shards: Shards
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+
+def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
+    """Load, transform, partition and check; every problem with the input is reported here, before any work."""
+    _check.one_of("model", experiment.model, MODELS)
+    table = _load(experiment, data_dir)
+    parts = partition(table, experiment.partition, experiment.owners, experiment.seed)
+    owners = len(parts.rows)
+    topology = build_topology(experiment.topology, owners, experiment.seed)
+    mapped = features.pipeline(experiment.features or _default_features(table), table)
+    x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
+    problem = _problem(experiment, table, x.shape[1])
+    bound = gradient_bound(problem, mapped.norm_bound)
+    task = Task(
+        problem=problem,
+        sizes=tuple(len(rows) for rows in parts.rows),
+        clip_norm=bound if np.isfinite(bound) else 1.0,
+        epsilon=_budgets(experiment.epsilon, owners),
+        delta=experiment.delta,
+        topology=topology,
+        params=problem.model.init(jax.random.key(experiment.seed)),
+    )
+    return Prepared(table, parts, task, to_shards(x, table.y, parts), x_test, table.y_test)
+
+
+def _load(experiment: Experiment, data_dir: Path | None) -> Table:
+    if experiment.data in datasets.DATASETS or experiment.data.startswith("openml:"):
+        return datasets.load(experiment.data, data_dir)
+    if Path(experiment.data).suffix.lower() in datasets.FILE_SUFFIXES:
+        if experiment.target is None:
+            raise InputError(f"target=None: name the column of {experiment.data} that is to be learnt.")
+        return datasets.load_file(Path(experiment.data), experiment.target, experiment.owner_column)
+    known = ", ".join(sorted(datasets.DATASETS))
+    raise InputError(
+        f"data={experiment.data!r}: unknown. Name a CSV, Parquet or NPZ file, 'openml:NAME', or one of: {known}."
+    )
+
+
+def _default_features(table: Table) -> str:
+    return "pool,ball" if table.x.ndim > 2 else "scale,ball"
+
+
+def _problem(experiment: Experiment, table: Table, dim: int) -> Problem:
+    loss = loss_for(experiment.loss or LOSSES[table.task], len(table.classes))
+    _check.one_of("penalty", experiment.penalty, PENALTIES)
+    penalty = PENALTIES[experiment.penalty](_check.positive("strength", experiment.strength))
+    model: Model = linear(dim, loss.outputs)
+    if experiment.model == "two_layer":
+        model = two_layer(dim, _check.count("hidden", experiment.hidden), loss.outputs)
+    return Problem(model, loss, penalty)
+
+
+def _budgets(epsilon: tuple[float, ...], owners: int) -> tuple[float, ...]:
+    if len(epsilon) == 1:
+        return epsilon * owners
+    if len(epsilon) != owners:
+        raise InputError(f"epsilon has {len(epsilon)} entries for {owners} owners: give one for all, or one each.")
+    return epsilon

@@ -1,0 +1,188 @@
+"""Run an experiment: train, certify, compare with the floor and the ceiling. Returns values; writes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie import _check, topologies
+from coterie._types import PyTree
+from coterie.accounting import Certificate, Claim
+from coterie.accounting.plans import certificates_of
+from coterie.engines.simulate import simulate
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.prepare import Prepared, prepare
+from coterie.problems.metrics import metric_for
+from coterie.problems.problem import Problem
+from coterie.problems.reference import central_optimum
+from coterie.program import Program, Rounds
+from coterie.protocols import build
+from coterie.protocols.baselines import alone
+
+ENGINES = ("simulate",)
+POINTS = 25  # how often a run looks at its metric
+AGREEMENT = 0.1  # default gossip: steps enough to bring disagreement down to this in each round
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a run found. Oracle values are for the researcher's eyes: no owner released them."""
+
+    experiment: Experiment
+    prepared: Prepared
+    program: Program
+    gossip_steps: int
+    steps: np.ndarray  # (points,)
+    curve: np.ndarray  # (points, owners) the metric of each owner's model on the public test rows
+    disagreement: np.ndarray  # (points,) distance of the owners' models from their mean
+    joint: float
+    local_only: np.ndarray  # (owners,) oracle: each owner's own private model at the same budget
+    central: float  # oracle: the non-private optimum over everyone's records
+    claim: Claim
+    certificates: tuple[Certificate, ...]
+    turns: np.ndarray  # (owners,) releases really made
+    seconds: float
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return metric_for(self.prepared.table.task).name
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(owners,) public sizes."""
+        return np.array(self.prepared.task.sizes)
+
+    @property
+    def local_mean(self) -> float:
+        """Size-weighted mean of what owners reach alone."""
+        return float(np.average(self.local_only, weights=self.sizes))
+
+    def to_json(self, out: str | None) -> dict[str, Any]:
+        """The summary that `coterie run --json` prints."""
+        task = self.prepared.task
+        worst = max(self.certificates, key=lambda one: one.epsilon)
+        per_owner = [one.to_json()["epsilon"] for one in self.certificates]
+        return {
+            "protocol": self.experiment.protocol,
+            "engine": self.experiment.engine,
+            "calibration": self.experiment.calibration,
+            "data": self.experiment.data,
+            "owners": task.owners,
+            "rounds": int(self.steps[-1]),
+            "gossip_steps": self.gossip_steps,
+            "messages": self._messages(),
+            "seconds": round(self.seconds, 3),
+            "metric": {
+                "name": self.metric,
+                "joint": self.joint,
+                "local_only": self.local_mean,
+                "central": self.central,
+                "oracle": ["local_only", "central"],
+            },
+            "privacy": {
+                "relation": worst.relation,
+                "unit": worst.unit,
+                "view": worst.view,
+                "delta": task.delta,
+                "budget_epsilon": {"min": min(task.epsilon), "max": max(task.epsilon), "per_owner": list(task.epsilon)},
+                "claimed_epsilon": self.claim.to_json()["epsilon"],
+                "claim": self.claim.to_json(),
+                "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
+                "audited_epsilon": None,
+                "accountant": worst.accountant,
+                "reason": worst.reason,
+                "warnings": sorted({warning for one in self.certificates for warning in one.warnings}),
+            },
+            "out": out,
+        }
+
+    def _messages(self) -> int:
+        if not isinstance(self.program.functions, Rounds):
+            return int(self.turns.sum())
+        if self.program.aggregate is not None:  # to the aggregator and back
+            return int(self.steps[-1]) * 2 * self.prepared.task.owners
+        per_round = topologies.messages_per_round(self.prepared.task.topology, self.gossip_steps)
+        return round(int(self.steps[-1]) * per_round)
+
+
+def run(
+    experiment: Experiment,
+    data_dir: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Result:
+    """Train, certify and compare. `progress` is told (what, done, of)."""
+    _check.one_of("engine", experiment.engine, ENGINES)
+    started = time.perf_counter()
+    prepared = prepare(experiment, data_dir)
+    task = prepared.task
+    program = build(experiment.protocol, task, experiment.settings, experiment.calibration)
+    certificates = certificates_of(program.plan, task.delta)
+    gossip = experiment.gossip_steps or topologies.gossip_steps_for(task.topology, AGREEMENT)
+    mixer = topologies.mixer(task.topology, gossip)
+    if program.aggregate is not None:
+        gossip, mixer = 1, topologies.aggregate(program.aggregate)
+    look = _probe(prepared)
+    say = (lambda what: lambda done, of: progress(what, done, of)) if progress else (lambda what: None)
+    total = program.schedule if isinstance(program.schedule, int) else len(program.schedule)
+    every = max(1, total // POINTS)
+    trace = simulate(
+        program, prepared.shards, mixer, seed=experiment.seed, every=every, probe=look, progress=say("training")
+    )
+    local = simulate(
+        alone(task), prepared.shards, topologies.identity(), seed=experiment.seed + 1, probe=look, progress=say("local only")
+    )
+    curve, disagreement = trace.probes
+    return Result(
+        experiment=experiment,
+        prepared=prepared,
+        program=program,
+        gossip_steps=gossip,
+        steps=trace.step,
+        curve=curve,
+        disagreement=disagreement,
+        joint=float(np.average(curve[-1], weights=task.sizes if curve.shape[1] == task.owners else None)),
+        local_only=local.probes[0][-1],
+        central=_central(prepared),
+        claim=program.claim,
+        certificates=certificates,
+        turns=trace.turns,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _probe(prepared: Prepared) -> Callable[[PyTree], tuple[np.ndarray, np.ndarray]]:
+    """Each model's metric on the public test rows, and how far the models are from their mean."""
+    problem, metric = prepared.task.problem, metric_for(prepared.table.task)
+    x, y = jnp.asarray(prepared.x_test), np.asarray(prepared.y_test)
+
+    def look(models: PyTree) -> tuple[np.ndarray, np.ndarray]:
+        scores, apart = _scores(problem, models, x)
+        return np.array([metric.of(one, y) for one in np.asarray(scores)]), np.asarray(apart)
+
+    return look
+
+
+def _scores_of(problem: Problem, models: PyTree, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    scores = jax.vmap(problem.model.scores, (0, None))(models, x)
+    spread = [jnp.sum((leaf - leaf.mean(0, keepdims=True)) ** 2) / leaf.shape[0] for leaf in jax.tree.leaves(models)]
+    return scores, jnp.sqrt(sum(spread, jnp.float32(0)))
+
+
+_scores = jax.jit(_scores_of, static_argnums=0)
+
+
+def _central(prepared: Prepared) -> float:
+    """Oracle: the non-private optimum over everyone's records."""
+    shards, problem = prepared.shards, prepared.task.problem
+    mask = np.arange(shards.x.shape[1]) < np.asarray(shards.count)[:, None]
+    params = central_optimum(problem, np.asarray(shards.x)[mask], np.asarray(shards.y)[mask])
+    scores = problem.model.scores(params, jnp.asarray(prepared.x_test))
+    return float(metric_for(prepared.table.task).of(np.asarray(scores), np.asarray(prepared.y_test)))
