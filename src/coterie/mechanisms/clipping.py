@@ -1,6 +1,6 @@
 """Sums of clipped per-record gradients: a clipped sum knows its sensitivity.
 
-Guarantee (both functions): one record changes the sum by at most `clip_norm` when it is added or removed, and
+Guarantee (every function): one record changes the sum by at most `clip_norm` when it is added or removed, and
 by at most 2 `clip_norm` when it is replaced, in the 2-norm for `order=2` and in the 1-norm for `order=1`.
 Argument: the sum is Σ g_i with ‖g_i‖ <= clip_norm for every record whatever its content; adding one adds one
 such term, replacing one exchanges a term for another, and the triangle inequality gives twice the bound.
@@ -15,7 +15,7 @@ Products are asked for at full float32 precision: accelerators otherwise round t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -38,17 +38,43 @@ def sensitivity(clip_norm: float, relation: Relation = "replace_one") -> float:
     return clip_norm * {"add_remove": 1.0, "replace_one": 2.0}[relation]
 
 
+class Clipped(NamedTuple):
+    """A clipped sum, and each record's norm before clipping: private, as the records are."""
+
+    total: PyTree
+    norms: Array  # (rows,)
+
+
+class Outer(NamedTuple):
+    """One array's gradient for each record: inputs ⊗ slopes, or the slopes alone where inputs is None."""
+
+    inputs: Array | None  # (rows, fan_in)
+    slopes: Array  # (rows, fan_out)
+
+
 def clip_linear(x: Array, slopes: Array, mask: Array, clip_norm: Array | float, order: Order = 2) -> Array:
-    """Σ_i mask_i clip(x_i slope_iᵀ): x (rows, dim), slopes (rows, outputs), mask (rows,) -> (dim, outputs).
+    """Σ_i mask_i clip(x_i slope_iᵀ): x (rows, dim), slopes (rows, outputs) -> (dim, outputs)."""
+    return clip_outer(Outer(x, slopes), mask, clip_norm, order).total
+
+
+def clip_outer(factors: PyTree, mask: Array, clip_norm: Array | float, order: Order = 2) -> Clipped:
+    """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, an `Outer` for each array.
 
     The norm of an outer product is the product of the norms (Frobenius for 2, entrywise for 1), so no
-    per-record gradient is ever formed: one matrix product does it all. Guarantee: see the module.
+    per-record gradient is ever formed: one matrix product an array does it all. Guarantee: see the module.
     """
-    norm = _row_norm(x, order) * _row_norm(slopes, order)
-    factor = _factor(norm, mask, clip_norm)[:, None]
+    leaves = jax.tree.leaves(factors, is_leaf=_is_outer)
+    norms = _joined([_outer_norm(leaf, order) for leaf in leaves], order)
+    factor = _factor(norms, mask, clip_norm)[:, None]
     kept = factor > 0
-    weighted = jnp.where(kept, slopes * factor, 0.0)  # where, as zero times NaN is NaN
-    return jnp.matmul(jnp.where(kept, x, 0.0).T, weighted, precision=jax.lax.Precision.HIGHEST)
+
+    def add_up(leaf: Outer) -> Array:
+        weighted = jnp.where(kept, leaf.slopes * factor, 0.0)  # where, as zero times NaN is NaN
+        if leaf.inputs is None:
+            return jnp.sum(weighted, axis=0)
+        return jnp.matmul(jnp.where(kept, leaf.inputs, 0.0).T, weighted, precision=jax.lax.Precision.HIGHEST)
+
+    return Clipped(jax.tree.map(add_up, factors, is_leaf=_is_outer), norms)
 
 
 def clip_per_record(
@@ -58,7 +84,7 @@ def clip_per_record(
     clip_norm: Array | float,
     microbatch: int = 64,
     order: Order = 2,
-) -> PyTree:
+) -> Clipped:
     """Σ_i mask_i clip(gradient(params, x_i, y_i)), with `microbatch` gradients in memory at a time.
 
     `gradient` sees one record alone: (params, x (...), y ()) -> a tree like params.
@@ -66,13 +92,15 @@ def clip_per_record(
     """
     per_record = jax.vmap(gradient, in_axes=(None, 0, 0))
 
-    def add(total: PyTree, part: Batch) -> tuple[PyTree, None]:
+    def add(total: PyTree, part: Batch) -> tuple[PyTree, Array]:
         gradients = per_record(params, part.x, part.y)
-        factor = _factor(_tree_norm(gradients, order), part.mask, clip_norm)
-        return jax.tree.map(lambda sum_, leaf: sum_ + _weighted_sum(factor, leaf), total, gradients), None
+        norms = _tree_norm(gradients, order)
+        factor = _factor(norms, part.mask, clip_norm)
+        return jax.tree.map(lambda sum_, leaf: sum_ + _weighted_sum(factor, leaf), total, gradients), norms
 
     zero = jax.tree.map(jnp.zeros_like, params)
-    return jax.lax.scan(add, zero, _in_parts(batch, microbatch))[0]
+    total, norms = jax.lax.scan(add, zero, _in_parts(batch, microbatch))
+    return Clipped(total, norms.reshape(-1)[: batch.mask.shape[0]])
 
 
 def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
@@ -85,6 +113,24 @@ def _row_norm(rows: Array, order: Order) -> Array:
     size = jnp.square(rows) if order == 2 else jnp.abs(rows)
     total = jnp.sum(size, axis=1) + rows.shape[1] * _TINY
     return jnp.sqrt(total) if order == 2 else total
+
+
+def _is_outer(node: PyTree) -> bool:
+    return isinstance(node, Outer)
+
+
+def _outer_norm(leaf: Outer, order: Order) -> Array:
+    slopes = _row_norm(leaf.slopes, order)
+    return slopes if leaf.inputs is None else _row_norm(leaf.inputs, order) * slopes
+
+
+def _joined(norms: list[Array], order: Order) -> Array:
+    """The norm of several arrays together, relative to the largest: squares neither overflow nor vanish."""
+    each = jnp.stack(norms)
+    if order == 1:
+        return jnp.sum(each, axis=0)
+    largest = jnp.maximum(jnp.max(each, axis=0), _TINY)
+    return largest * jnp.sqrt(jnp.sum(jnp.square(each / largest[None]), axis=0))
 
 
 def _tree_norm(gradients: PyTree, order: Order) -> Array:

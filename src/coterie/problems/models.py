@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from coterie import _check
 from coterie._types import Array, PyTree
+from coterie.mechanisms.clipping import Outer
 
 
 class Model(NamedTuple):
@@ -20,9 +21,9 @@ class Model(NamedTuple):
     outputs: int
     init: Callable[[Array], PyTree]  # (key) -> params
     scores: Callable[[PyTree, Array], Array]  # (params, x (rows, ...)) -> (rows, outputs)
-    is_linear: bool = (
-        False  # params is one (dim, outputs) array and scores = x @ params: gradients are x ⊗ slope
-    )
+    factors: Callable[[PyTree, Array, Callable[[Array], Array]], PyTree] | None = None
+    # (params, x, slope of the loss in the scores) -> a tree like params of `Outer`; None: no closed form
+    is_linear: bool = False  # params is one (dim, outputs) array and scores = x @ params
 
 
 @lru_cache
@@ -39,6 +40,7 @@ def linear(dim: int, outputs: int = 1) -> Model:
         outputs=outputs,
         init=lambda key: jnp.zeros((dim, outputs), jnp.float32),
         scores=lambda params, x: x @ params,
+        factors=lambda params, x, slope: Outer(x, slope(x @ params)),
         is_linear=True,
     )
 
@@ -48,7 +50,7 @@ def two_layer(dim: int, hidden: int, outputs: int = 1, activation: str = "tanh")
     """One hidden layer (`tanh` or `relu`), Xavier weights, zero biases; features are flattened."""
     for name, value in (("dim", dim), ("hidden", hidden), ("outputs", outputs)):
         _check.count(name, value)
-    bend = {"tanh": jnp.tanh, "relu": jax.nn.relu}[_check.one_of("activation", activation, ("tanh", "relu"))]
+    bend, bend_slope = _BENDS[_check.one_of("activation", activation, _BENDS)]
 
     def init(key: Array) -> PyTree:
         xavier, (first, second) = jax.nn.initializers.glorot_uniform(), jax.random.split(key)
@@ -59,11 +61,37 @@ def two_layer(dim: int, hidden: int, outputs: int = 1, activation: str = "tanh")
             "b2": jnp.zeros(outputs, jnp.float32),
         }
 
-    def scores(params: PyTree, x: Array) -> Array:
-        inner = bend(x.reshape(x.shape[0], -1) @ params["w1"] + params["b1"][None])
-        return inner @ params["w2"] + params["b2"][None]
+    def inner(params: PyTree, x: Array) -> Array:
+        return bend(x.reshape(x.shape[0], -1) @ params["w1"] + params["b1"][None])
 
-    return Model(name="two_layer", outputs=outputs, init=init, scores=scores)
+    def outer(params: PyTree, hidden_values: Array) -> Array:
+        return hidden_values @ params["w2"] + params["b2"][None]
 
+    def factors(params: PyTree, x: Array, slope: Callable[[Array], Array]) -> PyTree:
+        """Backpropagation by hand: each layer's inputs and the loss's slopes in its outputs."""
+        values = inner(params, x)
+        last = slope(outer(params, values))
+        first = (last @ params["w2"].T) * bend_slope(values)
+        return {
+            "w1": Outer(x.reshape(x.shape[0], -1), first),
+            "b1": Outer(None, first),
+            "w2": Outer(values, last),
+            "b2": Outer(None, last),
+        }
+
+    return Model(
+        name="two_layer",
+        outputs=outputs,
+        init=init,
+        scores=lambda params, x: outer(params, inner(params, x)),
+        factors=factors,
+    )
+
+
+# An activation, and its derivative as a function of the activation's own value.
+_BENDS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "tanh": (jnp.tanh, lambda value: 1.0 - value * value),
+    "relu": (jax.nn.relu, lambda value: (value > 0).astype(value.dtype)),
+}
 
 MODELS: dict[str, Callable[..., Model]] = {"linear": linear, "two_layer": two_layer}

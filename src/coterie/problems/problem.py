@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.clipping import Order, clip_linear, clip_per_record
+from coterie.mechanisms.clipping import Clipped, Order, clip_outer, clip_per_record
 from coterie.problems.losses import Loss
 from coterie.problems.models import Model
 from coterie.problems.penalties import Penalty
@@ -24,6 +24,33 @@ class Problem(NamedTuple):
     penalty: Penalty
 
 
+def clipped(
+    problem: Problem,
+    params: PyTree,
+    batch: Batch,
+    clip_norm: Array | float,
+    order: Order = 2,
+    microbatch: int = 64,
+) -> Clipped:
+    """Σ over the batch of mask · clip(gradient of the record's loss), and all records' norms.
+
+    The penalty has no part in it. Linear and two-layer models take the closed form (one matrix product a
+    layer); others form `microbatch` gradients at a time.
+
+    Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
+    (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
+    The norms are not protected in any way: what is made of them must be charged.
+    """
+    if problem.model.factors is not None:
+        factors = problem.model.factors(params, batch.x, lambda scores: problem.loss.slope(scores, batch.y))
+        return clip_outer(factors, batch.mask, clip_norm, order)
+
+    def record_loss(params: PyTree, x: Array, y: Array) -> Array:
+        return problem.loss.value(problem.model.scores(params, x[None]), y[None])[0]
+
+    return clip_per_record(jax.grad(record_loss), params, batch, clip_norm, microbatch, order)
+
+
 def clipped_sum(
     problem: Problem,
     params: PyTree,
@@ -32,21 +59,8 @@ def clipped_sum(
     order: Order = 2,
     microbatch: int = 64,
 ) -> PyTree:
-    """Σ over the batch of mask · clip(gradient of the record's loss). The penalty has no part in it.
-
-    Linear models take the closed form (one matrix product); others form `microbatch` gradients at a time.
-
-    Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
-    (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
-    """
-    if problem.model.is_linear:
-        slopes = problem.loss.slope(problem.model.scores(params, batch.x), batch.y)
-        return clip_linear(batch.x, slopes, batch.mask, clip_norm, order)
-
-    def record_loss(params: PyTree, x: Array, y: Array) -> Array:
-        return problem.loss.value(problem.model.scores(params, x[None]), y[None])[0]
-
-    return clip_per_record(jax.grad(record_loss), params, batch, clip_norm, microbatch, order)
+    """The sum of `clipped` alone, with its guarantee."""
+    return clipped(problem, params, batch, clip_norm, order, microbatch).total
 
 
 def gradient_bound(problem: Problem, feature_norm: float) -> float:
