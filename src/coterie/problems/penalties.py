@@ -200,7 +200,8 @@ def _square(x: PyTree) -> Array:
 
 
 def _norm(x: PyTree) -> Array:
-    return jnp.sqrt(_square(x))
+    square = _square(x)  # the inner `where` keeps the derivative at zero finite
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
 def _scaled(x: PyTree, factor: Array | float) -> PyTree:
