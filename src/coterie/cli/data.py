@@ -1,0 +1,260 @@
+"""`coterie data list | describe | check`: what there is, who owns what, whether the files are right."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli._common import exits, print_json
+
+if TYPE_CHECKING:
+    from coterie.problems.partition import Partition
+    from coterie.problems.table import Table
+
+app = typer.Typer(help="List, describe and check data sets.", no_args_is_help=True)
+
+Folder = Annotated[
+    Path | None, typer.Option("--data-dir", help="Folder of the data sets (default: $COTERIE_DATA).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+ORACLE = (
+    "Exact counts of private rows: for the holder of the data or a researcher (oracle), never to be released."
+)
+_SHADES = "█░▓▒"
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of the groups when there are more than the shades
+_SHOWN = 40  # owners in a picture; the JSON has all
+_BAR = 32  # characters of the longest bar in the terminal
+
+
+@app.command("list")
+def list_(data_dir: Folder = None, as_json: AsJson = False) -> None:
+    """Every known data set, and whether its files are here (presence only; `check` compares checksums)."""
+    from coterie.problems.datasets import DATASETS
+
+    folder = _folder_or_none(data_dir)
+    rows = []
+    for name, entry in DATASETS.items():
+        here = all(folder is not None and (folder / file.path).is_file() for file in entry.files)
+        rows.append({"name": name, "task": entry.task, "owners": entry.owners or None, "here": here,
+                     "description": entry.description, "licence": entry.licence,
+                     "origin": entry.origin})  # fmt: skip
+    if as_json:
+        return print_json({"datasets": rows})
+    _print_table(("name", "task", "owners", "here", "description"), rows)
+
+
+@app.command()
+def check(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
+    data_dir: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare checksums. Exit status 2 if a file is missing or different."""
+    from coterie import _check
+    from coterie.errors import InputError
+    from coterie.problems import datasets
+
+    with exits():
+        wanted = [_check.one_of("data", name, datasets.DATASETS) for name in names or datasets.DATASETS]
+        results = []
+        for name in wanted:
+            try:
+                datasets.check(name, data_dir)
+                results.append({"name": name, "ok": True, "error": None})
+            except InputError as error:
+                results.append({"name": name, "ok": False, "error": str(error)})
+        bad = [result for result in results if not result["ok"]]
+        if as_json:
+            print_json({"ok": not bad, "datasets": results})
+        else:
+            _print_table(("name", "ok", "error"), results)
+        if bad:
+            raise InputError(
+                f"{len(bad)} of {len(results)} data sets are not usable. First: {bad[0]['error']}"
+            )
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="A data set's name, see `coterie data list`.")],
+    owners: Annotated[int | None, typer.Option(help="Number of owners.")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="column, iid, dirichlet:0.3, two_groups:4 or random_sizes:50.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write a picture of who owns what (PNG).")] = None,
+    data_dir: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rows, columns, classes, and a picture of who owns what."""
+    from coterie.problems.datasets import load
+
+    with exits():
+        table = load(name, data_dir)
+        facts = summary(table, _parts(table, partition, owners, seed))
+        if out is not None:
+            _save(table, facts, out)
+    if as_json:
+        return print_json(facts)
+    _show(facts)
+
+
+def _parts(table: Table, how: str | None, owners: int | None, seed: int) -> Partition:
+    """As asked for; else by natural owner, however small, or all rows in one piece."""
+    from coterie.problems.partition import by_column, iid, partition
+
+    if how is not None or owners is not None:
+        return partition(table, how, owners, seed)
+    if table.owner is None:
+        return iid(len(table.y), 1, seed)
+    return by_column(table.owner, table.owner_names, least=1)
+
+
+def summary(table: Table, parts: Partition) -> dict[str, Any]:
+    """What `describe` shows, as plain values. Oracle: `owners` holds exact counts of private rows."""
+    groups = group_names(table)
+    counts = group_counts(table, parts, len(groups))
+    return {
+        "name": table.name,
+        "task": table.task,
+        "source": table.source,
+        "note": table.note,
+        "rows": len(table.y),
+        "test_rows": len(table.y_test),
+        "shape": list(table.x.shape[1:]),
+        "columns": list(table.columns),
+        "target_bounds": None if table.target_bounds is None else list(table.target_bounds),
+        "groups": list(groups),
+        "warning": ORACLE,
+        "owners": [
+            {"name": owner, "rows": len(rows), "counts": [int(count) for count in line]}
+            for owner, rows, line in zip(parts.names, parts.rows, counts)
+        ],
+    }
+
+
+def group_names(table: Table) -> tuple[str, ...]:
+    """The classes; for a quantity, the quarters of its public range."""
+    if table.task != "regression":
+        return table.classes
+    low, high = table.target_bounds or (-1.0, 1.0)
+    edges = [low + (high - low) * quarter / 4 for quarter in range(5)]
+    return tuple(f"{start:g} to {end:g}" for start, end in pairwise(edges))
+
+
+def group_counts(table: Table, parts: Partition, groups: int):
+    """(owners, groups) number of rows."""
+    import numpy as np
+
+    if table.task == "regression":
+        codes = np.digitize(table.y, (-0.5, 0.0, 0.5))
+    else:
+        codes = (table.y > 0).astype(int) if table.task == "binary" else table.y
+    return np.stack([np.bincount(codes[rows], minlength=groups) for rows in parts.rows])
+
+
+def _save(table: Table, facts: dict[str, Any], out: Path) -> None:
+    """Stacked bars, an owner a line, largest on top."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from coterie.errors import InputError
+
+    if out.suffix != ".png":
+        raise InputError(f"out={str(out)!r}: must end with .png.")
+    owners = _largest(facts)[::-1]
+    figure = Figure(figsize=(8, max(2.5, 1.3 + 0.24 * len(owners))), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    place, left = range(len(owners)), [0] * len(owners)
+    for at, group in enumerate(facts["groups"]):
+        width = [owner["counts"][at] for owner in owners]
+        axes.barh(place, width, left=left, height=0.8, label=group, color=_colour(at, len(facts["groups"])))
+        left = [start + more for start, more in zip(left, width)]
+    axes.set_yticks(place, [owner["name"] for owner in owners], fontsize=8)
+    axes.set(xlabel="private records", ylim=(-0.6, len(owners) - 0.4))
+    axes.set_title(f"Who owns what: {table.name}, {_how_many(facts)} (oracle)", loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
+    try:
+        figure.savefig(out, dpi=130)
+    except OSError as error:
+        raise InputError(f"out={str(out)!r}: cannot be written ({error.strerror}).") from error
+
+
+def _largest(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    return sorted(facts["owners"], key=lambda owner: -owner["rows"])[:_SHOWN]
+
+
+def _how_many(facts: dict[str, Any]) -> str:
+    owners = len(facts["owners"])
+    return f"{owners} owners" if owners <= _SHOWN else f"the {_SHOWN} largest of {owners} owners"
+
+
+def _colour(at: int, groups: int) -> Any:
+    """Two classes get a pair that also works for the colour-blind; more get an even walk through viridis."""
+    from matplotlib import colormaps
+
+    return ("#9ecae1", "#d95f0e")[at] if groups == 2 else colormaps["viridis"](at / max(1, groups - 1))
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    console = Console()
+    kind = f"{facts['task']}, {facts['rows']:,} private rows, {facts['test_rows']:,} public test rows"
+    console.print(
+        f"[bold]{escape(facts['name'])}[/]: {kind}, {' x '.join(map(str, facts['shape']))} features"
+    )
+    for key in ("source", "note"):
+        if facts[key]:
+            console.print(f"{key}: {facts[key]}", markup=False)
+    console.print(f"[yellow]{facts['warning']}[/]")
+    marks = _marks(len(facts["groups"]))
+    grid = Grid(box=None, pad_edge=False)
+    grid.add_column("owner")
+    grid.add_column("rows", justify="right")
+    grid.add_column(",  ".join(f"{mark} {group}" for mark, group in zip(marks, facts["groups"])))
+    largest = max(owner["rows"] for owner in facts["owners"])
+    for owner in _largest(facts):
+        grid.add_row(escape(owner["name"]), f"{owner['rows']:,}", _bar(owner["counts"], marks, largest))
+    console.print(grid)
+    console.print(_how_many(facts))
+
+
+def _marks(groups: int) -> str:
+    return _SHADES if groups <= len(_SHADES) else _LETTERS * (1 + groups // len(_LETTERS))
+
+
+def _bar(counts: list[int], marks: str, largest: int) -> str:
+    """A bar of the owner's length, one mark a group."""
+    ends = [round(sum(counts[: at + 1]) * _BAR / largest) for at in range(len(counts))]
+    return "".join(mark * (end - start) for mark, start, end in zip(marks, [0, *ends], ends))
+
+
+def _print_table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, pad_edge=False)
+    for column in columns:
+        grid.add_column(column, overflow="fold", no_wrap=column == "name")
+    words = {True: "yes", False: "no", None: ""}
+    for row in rows:
+        cells = (row[column] for column in columns)
+        grid.add_row(*(escape(cell) if isinstance(cell, str) else words[cell] for cell in cells))
+    Console().print(grid)
+
+
+def _folder_or_none(given: Path | None) -> Path | None:
+    import os
+
+    chosen = given or os.environ.get("COTERIE_DATA")
+    return Path(chosen) if chosen else None

@@ -1,0 +1,65 @@
+"""From encoded columns to a `Table`: splits, targets, owners."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.problems.datasets._encode import Encoded, codes_of, scale
+from coterie.problems.table import Table
+
+SPLIT_SEED = (
+    20_240_501  # of every split that the source does not make itself; fixed, so public and the same for all
+)
+TEST_SHARE = 0.2
+
+
+def random_test_rows(rows: int, share: float = TEST_SHARE) -> np.ndarray:
+    """Mask of the public test rows, the same on every machine: `rows - int(rows * (1 - share))` of them."""
+    chosen = np.random.default_rng(SPLIT_SEED).permutation(rows)[: rows - int(rows * (1.0 - share))]
+    mask = np.zeros(rows, bool)
+    mask[chosen] = True
+    return mask
+
+
+def signs(positive: np.ndarray) -> np.ndarray:
+    """Binary targets: +1.0 where `positive`, else -1.0."""
+    return np.where(np.asarray(positive, bool), 1.0, -1.0).astype(np.float32)
+
+
+def binary(name: str, encoded: Encoded, y: np.ndarray, test: np.ndarray, **more) -> Table:
+    """A binary `Table`; `test` marks the public test rows, `more` is handed to `Table`."""
+    return _split(name, "binary", encoded, signs(y), test, **more)
+
+
+def multiclass(name: str, encoded: Encoded, y: np.ndarray, test: np.ndarray, **more) -> Table:
+    """A `Table` of several classes, `y` in 0 … classes - 1."""
+    return _split(name, "multiclass", encoded, np.asarray(y, np.int32), test, **more)
+
+
+def regression(
+    name: str, encoded: Encoded, y: np.ndarray, target_bounds: tuple[float, float], test: np.ndarray, **more
+) -> Table:
+    """A regression `Table`: targets clipped to their public range and scaled onto [-1, 1]."""
+    scaled = scale(y, *target_bounds)
+    return _split(name, "regression", encoded, scaled, test, target_bounds=target_bounds, **more)
+
+
+def owner_codes(values: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Codes of a natural owner column whose list of owners is public; -1 for a row without one."""
+    return codes_of(values, names)
+
+
+def _split(name, task, encoded, y, test, owner=None, **more) -> Table:
+    keep = ~test
+    return Table(
+        name=name,
+        task=task,
+        x=encoded.x[keep],
+        y=y[keep],
+        x_test=encoded.x[test],
+        y_test=y[test],
+        columns=encoded.columns,
+        bounds=encoded.bounds,
+        owner=None if owner is None else np.asarray(owner, np.int32)[keep],
+        **more,
+    )

@@ -1,0 +1,98 @@
+"""The embedded set: adults at work in the 1994 and 1995 Current Population Surveys, owned by industry.
+
+Built by scripts/build_census.py; provenance and licence in ../embedded/README.md. Code lists are those of the
+survey's documentation (UCI "Census-Income (KDD)", census-income.names); ages, weeks and dollars are cut
+at edges chosen beforehand. No list and no edge was read off the rows.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie.problems.datasets._encode import Binned, Category, encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coterie.problems.table import Table
+
+_WORKERS = (
+    "Federal government", "Local government", "Private", "Self-employed-incorporated",
+    "Self-employed-not incorporated", "State government", "Without pay",
+)  # fmt: skip
+_EDUCATION = (
+    "No high school diploma", "High school graduate", "Some college but no degree",
+    "Associates degree-occup /vocational", "Associates degree-academic program", "Bachelors degree(BA AB BS)",
+    "Masters degree(MA MS MEng MEd MSW MBA)", "Prof school degree (MD DDS DVM LLB JD)",
+    "Doctorate degree(PhD EdD)",
+)  # fmt: skip
+_OCCUPATIONS = (
+    "Adm support including clerical", "Executive admin and managerial", "Farming forestry and fishing",
+    "Handlers equip cleaners etc", "Machine operators assmblrs & inspctrs", "Other service",
+    "Precision production craft & repair", "Private household services", "Professional specialty",
+    "Protective services", "Sales", "Technicians and related support", "Transportation and material moving",
+)  # fmt: skip
+_FILERS = (
+    "Nonfiler", "Single", "Head of household", "Joint both under 65", "Joint one under 65 & one 65+",
+    "Joint both 65+",
+)  # fmt: skip
+_HOUSEHOLDS = ("Householder", "Spouse of householder", "Other")
+
+FIELDS = (
+    Binned("age", (18, 25, 30, 35, 40, 45, 50, 55, 60, 65, 91)),
+    Category("education", _EDUCATION),
+    Category("marital", ("Married-civilian spouse present", "Never married", "Other")),
+    Category("sex", ("Female", "Male")),
+    Category("worker", _WORKERS),
+    Category("occupation", _OCCUPATIONS),
+    Category("filer", _FILERS),
+    Category("household", _HOUSEHOLDS),
+    Category("employer size", ("0", "1", "2", "3", "4", "5", "6")),
+    Binned("weeks", (0, 14, 27, 40, 50, 53)),
+    Binned("gains", (0, 1, 5_000, 10_000, 100_000)),
+    Binned("losses", (0, 1, 5_000)),
+    Binned("dividends", (0, 1, 500, 5_000, 100_000)),
+)
+
+OWNERS = (
+    "Agriculture, forestry and fisheries", "Business and repair services", "Communications", "Construction",
+    "Education", "Entertainment", "Finance insurance and real estate", "Hospital services",
+    "Manufacturing-durable goods", "Manufacturing-nondurable goods", "Medical except hospital", "Mining",
+    "Other professional services", "Personal and household services", "Public administration", "Retail trade",
+    "Social services", "Transportation", "Utilities and sanitary services", "Wholesale trade",
+)  # fmt: skip
+
+
+def load(_: Path | None = None) -> Table:
+    """The embedded extract: one-hot fields, +1 for an income above 50,000 dollars, owner = industry."""
+    from coterie.problems.datasets._table import binary
+
+    stored = read()
+    columns = {field.name: _decode(stored[field.name], field) for field in FIELDS}
+    return binary(
+        "census",
+        encode(columns, FIELDS),
+        stored["income"],
+        stored["test"].astype(bool),
+        owner=stored["owner"],
+        owner_names=OWNERS,
+        classes=("up to 50k", "above 50k"),
+        source="US Census Bureau, Current Population Surveys 1994 and 1995 (public domain)",
+        note="classes balanced by thinning; a majority guess is right for half of the rows",
+    )
+
+
+def read() -> dict[str, np.ndarray]:
+    """The stored arrays, one uint8 code a row: a category's position, or a bin's."""
+    file = resources.files("coterie.problems") / "embedded" / "census.npz"
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _decode(codes: np.ndarray, field: Binned | Category) -> np.ndarray:
+    """Back from codes to values (a bin's lower edge), so that one encoder serves every data set."""
+    values = field.values if isinstance(field, Category) else field.edges[:-1]
+    return np.asarray(values)[codes]

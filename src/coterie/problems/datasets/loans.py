@@ -1,0 +1,153 @@
+"""Loans: Lending Club (two extracts) and the US Small Business Administration.
+
+Ranges come from the lenders' terms (Lending Club lent 500 to 40,000 dollars at 5 to 31 %; the SBA guarantees
+loans of up to 5 million dollars) or are wide choices made without the rows, on a log scale for amounts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.problems.datasets._encode import Category, Numeric, encode
+from coterie.problems.datasets._table import binary, owner_codes, random_test_rows, regression
+from coterie.problems.table import Table
+
+STATES = (
+    "AL", "AK", "AZ", "AR", "CA", "CO", "CT", "DE", "DC", "FL", "GA", "HI", "ID", "IL", "IN", "IA", "KS",
+    "KY", "LA", "ME", "MD", "MA", "MI", "MN", "MS", "MO", "MT", "NE", "NV", "NH", "NJ", "NM", "NY", "NC",
+    "ND", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY",
+)  # fmt: skip
+RATE = (5.0, 31.0)  # per cent a year
+
+CLUB = (
+    Numeric("loan_amnt", 500, 40_000),
+    Numeric("annual_inc", 0, 10_000_000, log=True),
+    Numeric("dti", 0, 40),
+    Numeric("revol_bal", 0, 2_000_000, log=True),
+    Numeric("revol_util", 0, 150),
+    Numeric("delinq_2yrs_zero", 0, 1),
+    Numeric("pub_rec_zero", 0, 1),
+    Numeric("open_acc", 0, 80, log=True),
+    Numeric("emp_length", 0, 11),
+    Category("term", ("36 months", "60 months")),
+    Category("home_ownership", ("MORTGAGE", "OTHER", "OWN", "RENT")),
+    Category("purpose", ("car", "credit_card", "debt_consolidation", "home_improvement", "house",
+                         "major_purchase", "medical", "moving", "other", "small_business", "vacation",
+                         "wedding")),
+)  # fmt: skip
+
+CLUB_STATES = (
+    Numeric("loan_amount", 500, 40_000),
+    Numeric("annual_income", 0, 10_000_000, log=True),
+    Numeric("debt_to_income", 0, 500, log=True),
+    Numeric("delinq_2y", 0, 50, log=True),
+    Numeric("inquiries_last_12m", 0, 50, log=True),
+    Numeric("total_credit_lines", 0, 200, log=True),
+    Numeric("total_credit_limit", 0, 10_000_000, log=True),
+    Numeric("total_credit_utilized", 0, 10_000_000, log=True),
+    Numeric("accounts_opened_24m", 0, 50, log=True),
+    Numeric("total_debit_limit", 0, 1_000_000, log=True),
+    Numeric("num_mort_accounts", 0, 50, log=True),
+    Numeric("account_never_delinq_percent", 0, 100),
+    Numeric("public_record_bankrupt", 0, 10, log=True),
+    Numeric("term", 36, 60),
+    Category("homeownership", ("MORTGAGE", "OWN", "RENT")),
+    Category("verified_income", ("Not Verified", "Source Verified", "Verified")),
+    Category("application_type", ("individual", "joint")),
+)
+
+SBA = (
+    Numeric("Term", 0, 360),
+    Numeric("NoEmp", 0, 10_000, log=True),
+    Numeric("CreateJob", 0, 10_000, log=True),
+    Numeric("RetainedJob", 0, 10_000, log=True),
+    Numeric("GrAppv", 0, 5_000_000, log=True),
+    Numeric("SBA share", 0, 1),
+    Numeric("year", 1962, 2014),
+    Category("NewExist", ("1", "2")),
+    Category("franchise", ("no", "yes")),
+    Category("UrbanRural", ("0", "1", "2")),
+    Category("RevLineCr", ("N", "Y")),
+    Category("LowDoc", ("N", "Y")),
+    Category("sector", ("11", "21", "22", "23", "31", "32", "33", "42", "44", "45", "48", "49", "51", "52",
+                        "53", "54", "55", "56", "61", "62", "71", "72", "81", "92")),
+)  # fmt: skip
+
+
+def lending_club(folder: Path) -> Table:
+    """Interest rate of 118,578 loans whose rate follows from their instalment (of 1,409 it does not)."""
+    import pandas as pd
+
+    frame: Any = pd.read_parquet(folder / "lending-club/lending_club_full_train_set.parquet")
+    frame = frame[frame["int_rate_recovered"].notna()]
+    encoded = encode({field.name: frame[field.name].to_numpy() for field in CLUB}, CLUB)
+    rate = frame["int_rate_recovered"].to_numpy()
+    test = random_test_rows(len(frame))
+    source = (
+        "LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists"
+    )
+    return regression(
+        "lending_club", encoded, rate, RATE, test, source=source, note="target: per cent a year"
+    )
+
+
+def lending_club_states(folder: Path) -> Table:
+    """Interest rate of 10,000 loans of early 2018, owned by the borrower's state."""
+    import pandas as pd
+
+    frame: Any = pd.read_csv(folder / "lending-club/loans_full_schema.csv.gz")
+    encoded = encode({field.name: frame[field.name].to_numpy() for field in CLUB_STATES}, CLUB_STATES)
+    return regression(
+        "lending_club_states",
+        encoded,
+        frame["interest_rate"].to_numpy(),
+        RATE,
+        random_test_rows(len(frame)),
+        owner=owner_codes(frame["state"].to_numpy(), STATES),
+        owner_names=STATES,
+        source="OpenIntro loans_full_schema (CC BY-SA 3.0), from LendingClub",
+        note="target: per cent a year",
+    )
+
+
+def sba_loans(folder: Path) -> Table:
+    """Was the loan charged off? 897,154 loans of known outcome and state, owned by the borrower's state."""
+    import pandas as pd
+
+    frame: Any = pd.read_parquet(folder / "sba-loans/SBAnational.parquet")
+    frame = frame[frame["MIS_Status"].notna() & frame["State"].notna()]
+    encoded = encode(_sba_columns(frame), SBA)
+    return binary(
+        "sba_loans",
+        encoded,
+        (frame["MIS_Status"] == "CHGOFF").to_numpy(),
+        random_test_rows(len(frame)),
+        owner=owner_codes(frame["State"].to_numpy(), STATES),
+        owner_names=STATES,
+        classes=("paid in full", "charged off"),
+        source="Li, Mickel and Taylor (2018), US Small Business Administration",
+    )
+
+
+def _sba_columns(frame) -> dict[str, np.ndarray]:
+    plain = (
+        "Term",
+        "NoEmp",
+        "CreateJob",
+        "RetainedJob",
+        "GrAppv",
+        "NewExist",
+        "UrbanRural",
+        "RevLineCr",
+        "LowDoc",
+    )
+    columns = {name: frame[name].to_numpy() for name in plain}
+    columns["SBA share"] = frame["SBA_Appv"].to_numpy() / np.maximum(frame["GrAppv"].to_numpy(), 1.0)
+    columns["year"] = frame["ApprovalFY"].astype(str).str[:4].astype(float).to_numpy()
+    # codes 0 and 1 mean "no franchise"; the first two digits of a NAICS code are its sector
+    columns["franchise"] = np.where(frame["FranchiseCode"].to_numpy() > 1, "yes", "no")
+    columns["sector"] = frame["NAICS"].astype(str).str[:2].to_numpy()
+    return columns

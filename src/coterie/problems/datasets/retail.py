@@ -1,0 +1,83 @@
+"""Big Mart Sales and Black Friday: what a product sells for, or how much of it.
+
+Categories as in the competitions' data dictionaries. Prices and amounts have no documented range: the ones
+here are round choices, made without the rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from coterie.problems.datasets._encode import Category, Numeric, encode
+from coterie.problems.datasets._table import owner_codes, random_test_rows, regression
+from coterie.problems.table import Table
+
+OUTLETS = tuple(f"OUT{number:03d}" for number in (10, 13, 17, 18, 19, 27, 35, 45, 46, 49))
+SALES = (0.0, 15_000.0)  # of one product in one outlet
+PURCHASE = (0.0, 25_000.0)
+
+BIGMART = (
+    Numeric("Item_Weight", 0, 25),
+    Numeric("Item_Visibility", 0, 0.4),
+    Numeric("Item_MRP", 0, 300),
+    Numeric("Outlet_Establishment_Year", 1980, 2013),
+    Category("Item_Fat_Content", ("low fat", "regular")),
+    Category("Item_Type", ("Baking Goods", "Breads", "Breakfast", "Canned", "Dairy", "Frozen Foods",
+                           "Fruits and Vegetables", "Hard Drinks", "Health and Hygiene", "Household", "Meat",
+                           "Others", "Seafood", "Snack Foods", "Soft Drinks", "Starchy Foods")),
+    Category("Outlet_Size", ("Small", "Medium", "High")),
+    Category("Outlet_Location_Type", ("Tier 1", "Tier 2", "Tier 3")),
+    Category("Outlet_Type", ("Grocery Store", "Supermarket Type1", "Supermarket Type2", "Supermarket Type3")),
+)  # fmt: skip
+
+_PRODUCTS = tuple(str(number) for number in range(1, 21))
+BLACKFRIDAY = (
+    Category("Gender", ("F", "M")),
+    Category("Age", ("0-17", "18-25", "26-35", "36-45", "46-50", "51-55", "55+")),
+    Category("Occupation", tuple(str(number) for number in range(21))),
+    Category("City_Category", ("A", "B", "C")),
+    Category("Stay_In_Current_City_Years", ("0", "1", "2", "3", "4+")),
+    Category("Marital_Status", ("0", "1")),
+    Category("Product_Category_1", _PRODUCTS),
+    Category("Product_Category_2", _PRODUCTS),
+    Category("Product_Category_3", _PRODUCTS),
+)
+
+
+def bigmart(folder: Path) -> Table:
+    """Yearly sales of a product in an outlet, 8,523 pairs, owned by the outlet."""
+    import pandas as pd
+
+    frame = pd.read_csv(folder / "bigmart/Train.csv.gz")
+    spellings = {"LF": "low fat", "Low Fat": "low fat", "reg": "regular", "Regular": "regular"}
+    frame["Item_Fat_Content"] = frame["Item_Fat_Content"].replace(spellings)
+    encoded = encode({field.name: frame[field.name].to_numpy() for field in BIGMART}, BIGMART)
+    return regression(
+        "bigmart",
+        encoded,
+        frame["Item_Outlet_Sales"].to_numpy(),
+        SALES,
+        random_test_rows(len(frame)),
+        owner=owner_codes(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
+        owner_names=OUTLETS,
+        source="Analytics Vidhya practice problem",
+    )
+
+
+def blackfriday(folder: Path) -> Table:
+    """Amount of a purchase, the first 19,280 rows of the set: clustered by customer, not a random sample."""
+    import pandas as pd
+
+    frame = pd.read_csv(folder / "blackfriday/BlackFriday_first19280.csv.gz", dtype=str)
+    encoded = encode({field.name: frame[field.name].to_numpy() for field in BLACKFRIDAY}, BLACKFRIDAY)
+    return regression(
+        "blackfriday",
+        encoded,
+        frame["Purchase"].to_numpy(np.float64),
+        PURCHASE,
+        random_test_rows(len(frame)),
+        source="Analytics Vidhya / Kaggle",
+        note="one customer has many rows: a guarantee for a record is not one for a customer",
+    )
