@@ -1,0 +1,28 @@
+"""Who talks to whom: graphs in, sparse weighted schedules out; what they do to disagreement is computed."""
+
+from coterie.topologies.catalogue import TOPOLOGIES, build
+from coterie.topologies.gossip import contraction, gossip_steps_for, messages_per_round
+from coterie.topologies.mixing import Mixer, aggregate, identity, mixer
+from coterie.topologies.topology import Topology, check_gossip, check_push_sum, from_graphs
+from coterie.topologies.weights import WEIGHTS, Edges, column_stochastic, metropolis, uniform
+
+__all__ = [
+    "TOPOLOGIES",
+    "WEIGHTS",
+    "Edges",
+    "Mixer",
+    "Topology",
+    "aggregate",
+    "build",
+    "check_gossip",
+    "check_push_sum",
+    "column_stochastic",
+    "contraction",
+    "from_graphs",
+    "gossip_steps_for",
+    "identity",
+    "messages_per_round",
+    "metropolis",
+    "mixer",
+    "uniform",
+]

@@ -1,0 +1,140 @@
+"""The topologies by name, with weights that suit them, and the one function that builds any of them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.topologies import graphs
+from coterie.topologies.topology import Topology, from_graphs
+
+if TYPE_CHECKING:
+    from coterie.topologies.graphs import Graph
+
+_TRIES = 100  # draws of a static random graph until one is connected
+
+
+def build(name: str | Path, owners: int, seed: int = 0, **options: Any) -> Topology:
+    """A topology by its name in `TOPOLOGIES`, or from an edge list or GraphML file.
+
+    >>> build("ring", 20).spectral_gap > build("ring", 40).spectral_gap
+    True
+    """
+    _check.count("owners", owners)
+    _check.count("seed", seed, least=0)
+    if str(name) in TOPOLOGIES:
+        builder = TOPOLOGIES[str(name)]
+    elif Path(name).suffix.lower() in graphs.SUFFIXES:
+        builder = partial(_file, Path(name))
+    else:
+        raise InputError(
+            f"topology={str(name)!r}: unknown. Choose one of: {', '.join(sorted(TOPOLOGIES))}; "
+            f"or a file ending in {', '.join(graphs.SUFFIXES)}."
+        )
+    known = [p.name for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in set(options) - set(known):
+        raise InputError(
+            f"{option}={options[option]!r}: topology {str(name)!r} has no such option. "
+            f"It has: {', '.join(known) or 'none'}."
+        )
+    return builder(owners, seed, **options)
+
+
+def _ring(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
+    del seed
+    return from_graphs("ring", [graphs.ring(owners)], weights)
+
+
+def _torus(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
+    del seed
+    return from_graphs("torus", [graphs.torus(owners)], weights)
+
+
+def _star(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
+    del seed
+    return from_graphs("star", [graphs.star(owners)], weights)
+
+
+def _complete(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
+    del seed
+    return from_graphs("complete", [graphs.complete(owners)], weights)
+
+
+def _exponential(owners: int, seed: int, *, directed: bool = True, weights: str | None = None) -> Topology:
+    """Directed: every owner splits alike, so that column-stochastic weights are doubly stochastic."""
+    del seed
+    return from_graphs("exponential", [graphs.exponential(owners, directed)], weights)
+
+
+def _one_peer_exponential(owners: int, seed: int) -> Topology:
+    del seed
+    return from_graphs("one_peer_exponential", graphs.one_peer_exponential(owners), "column_stochastic")
+
+
+def _erdos_renyi(
+    owners: int, seed: int, *, probability: float | None = None, period: int = 1, weights: str = "metropolis"
+) -> Topology:
+    """Without a probability: 2 ln(owners) / owners, twice what connects almost all graphs."""
+    likely = min(1.0, 2.0 * math.log(max(owners, 3)) / owners)
+    draw = partial(graphs.erdos_renyi, owners, likely if probability is None else probability)
+    return _drawn("erdos_renyi", draw, period, seed, weights)
+
+
+def _random_regular(
+    owners: int, seed: int, *, degree: int | None = None, period: int = 1, weights: str = "metropolis"
+) -> Topology:
+    """Without a degree: 4, or what few owners allow."""
+    draw = partial(graphs.random_regular, owners, min(4, owners - 1) if degree is None else degree)
+    return _drawn("random_regular", draw, period, seed, weights)
+
+
+def _random_matching(owners: int, seed: int, *, period: int = 64) -> Topology:
+    """A new pairing in every round. 64 of them leave a thousand owners connected beyond doubt."""
+    draw = partial(graphs.random_matching, owners)
+    drawn = [draw(seed=s) for s in _seeds(seed, _check.count("period", period))]
+    return from_graphs("random_matching", drawn, "metropolis")
+
+
+def _drawn(name: str, draw: Callable[..., Graph], period: int, seed: int, weights: str) -> Topology:
+    """A random schedule: `period` graphs drawn in advance. A static one is redrawn until connected."""
+    if _check.count("period", period) > 1:
+        return from_graphs(name, [draw(seed=s) for s in _seeds(seed, period)], weights)
+    for s in _seeds(seed, _TRIES):
+        graph = draw(seed=s)
+        if graphs.is_connected(graph):
+            return from_graphs(name, [graph], weights)
+    raise InputError(
+        f"topology={name!r}: no connected one in {_TRIES} draws (seed={seed}). Raise probability or degree."
+    )
+
+
+def _seeds(seed: int, count: int) -> list[int]:
+    return np.random.SeedSequence(seed).generate_state(count).tolist()
+
+
+def _file(
+    path: Path, owners: int, seed: int, *, directed: bool | None = None, weights: str | None = None
+) -> Topology:
+    del seed
+    return from_graphs(path.stem, [graphs.from_file(path, owners, directed)], weights)
+
+
+TOPOLOGIES: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, seed, **options)
+    "ring": _ring,
+    "torus": _torus,
+    "star": _star,
+    "complete": _complete,
+    "exponential": _exponential,
+    "one_peer_exponential": _one_peer_exponential,
+    "erdos_renyi": _erdos_renyi,
+    "random_regular": _random_regular,
+    "random_matching": _random_matching,
+}

@@ -1,0 +1,202 @@
+"""Who may talk to whom: networkx graphs on the owners 0 … owners-1, built or read from a file.
+
+Networkx is imported where it is used: a graph is made once, on the host, long before the training loop.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from coterie import _check
+from coterie.errors import InputError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    Graph: TypeAlias = nx.Graph  # a DiGraph is a Graph; node labels are 0 … owners-1
+
+COMPLETE_LIMIT = 4096  # owners; above it the 16 million links of a complete graph no longer fit a laptop
+_SEPARATORS = {".txt": None, ".edgelist": None, ".csv": ","}
+SUFFIXES = (*_SEPARATORS, ".graphml")
+
+
+def ring(owners: int) -> Graph:
+    """Each owner and its two neighbours on a circle."""
+    import networkx as nx
+
+    graph = nx.empty_graph(_check.count("owners", owners))
+    if owners > 1:
+        graph.add_edges_from((i, (i + 1) % owners) for i in range(owners))
+    return graph
+
+
+def torus(owners: int) -> Graph:
+    """A grid that wraps around, as square as the number of owners allows (a ring where it is prime)."""
+    import networkx as nx
+
+    rows = max(r for r in range(1, math.isqrt(_check.count("owners", owners)) + 1) if owners % r == 0)
+    if rows == 1:
+        return ring(owners)
+    return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, owners // rows, periodic=True))
+
+
+def star(owners: int) -> Graph:
+    """Owner 0 in the middle, linked to everyone else."""
+    import networkx as nx
+
+    return nx.star_graph(_check.count("owners", owners) - 1)
+
+
+def complete(owners: int) -> Graph:
+    """Everyone linked to everyone."""
+    import networkx as nx
+
+    if _check.count("owners", owners) > COMPLETE_LIMIT:
+        raise InputError(
+            f"owners={owners}: a complete graph is limited to {COMPLETE_LIMIT} owners. "
+            "Use 'exponential' or 'random_regular'."
+        )
+    return nx.complete_graph(owners)
+
+
+def exponential(owners: int, directed: bool = True) -> Graph:
+    """Each owner sends to the owners 1, 2, 4, 8, … places ahead (and back, if not directed)."""
+    import networkx as nx
+
+    graph: Graph = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(range(_check.count("owners", owners)))
+    for shift in _powers(owners):
+        graph.add_edges_from((i, (i + shift) % owners) for i in range(owners))
+    return graph
+
+
+def one_peer_exponential(owners: int) -> list[Graph]:
+    """The exponential graph one link at a time: in round k owner i sends to i + 2^(k mod period).
+
+    >>> [sorted(graph.successors(0)) for graph in one_peer_exponential(6)]
+    [[1], [2], [4]]
+    """
+    import networkx as nx
+
+    graphs: list[Graph] = []
+    for shift in _powers(owners) or [0]:
+        graph = nx.empty_graph(_check.count("owners", owners), create_using=nx.DiGraph)
+        if shift:
+            graph.add_edges_from((i, (i + shift) % owners) for i in range(owners))
+        graphs.append(graph)
+    return graphs
+
+
+def erdos_renyi(owners: int, probability: float, seed: int) -> Graph:
+    """Each pair of owners is linked independently with the given probability."""
+    import networkx as nx
+
+    if not 0 < probability <= 1:
+        raise InputError(f"probability={probability}: must be > 0 and <= 1.")
+    return nx.fast_gnp_random_graph(_check.count("owners", owners), probability, seed=seed)
+
+
+def random_regular(owners: int, degree: int, seed: int) -> Graph:
+    """A graph drawn uniformly from those in which every owner has `degree` links."""
+    import networkx as nx
+
+    if not 0 <= degree < _check.count("owners", owners):
+        raise InputError(f"degree={degree}: must be >= 0 and below owners={owners}.")
+    if degree * owners % 2:
+        raise InputError(
+            f"degree={degree}: times owners={owners} must be even. Use degree={degree - 1} or {degree + 1}."
+        )
+    return nx.random_regular_graph(degree, owners, seed=seed)
+
+
+def random_matching(owners: int, seed: int) -> Graph:
+    """Owners paired at random; with an odd number one stays alone."""
+    import networkx as nx
+
+    graph = nx.empty_graph(_check.count("owners", owners))
+    order = np.random.default_rng(seed).permutation(owners).tolist()
+    graph.add_edges_from(zip(order[0::2], order[1::2], strict=False))
+    return graph
+
+
+def from_file(path: str | Path, owners: int, directed: bool | None = None) -> Graph:
+    """A graph read from an edge list (.txt, .edgelist, .csv: two names a line) or from GraphML.
+
+    `directed=None` believes GraphML, and takes an edge list as undirected.
+    """
+    import networkx as nx
+
+    path = Path(path)
+    _check.one_of("topology file ending", path.suffix.lower(), SUFFIXES)
+    if not path.is_file():
+        raise InputError(
+            f"topology={str(path)!r}: no such file. Give the path of an edge list or GraphML file."
+        )
+    graph = _read(path)
+    directed = graph.is_directed() and path.suffix.lower() == ".graphml" if directed is None else directed
+    plain: Graph = nx.DiGraph(graph) if directed else nx.Graph(graph)  # also merges parallel edges
+    if len(plain) != _check.count("owners", owners):
+        raise InputError(
+            f"topology={str(path)!r}: has {len(plain)} owners, the run has {owners}. Make them equal "
+            "(a header line counts as a link: start it with #; an owner without links cannot appear)."
+        )
+    return in_order(plain)
+
+
+def in_order(graph: Graph) -> Graph:
+    """The same graph on 0 … owners-1, in the order of its labels: as numbers where all are, else as text."""
+    import networkx as nx
+
+    labels = list(graph.nodes)
+    try:
+        labels.sort(key=int)
+    except (ValueError, TypeError):
+        labels.sort(key=str)
+    renamed = nx.relabel_nodes(graph, {label: i for i, label in enumerate(labels)})
+    ordered: Graph = graph.__class__()
+    ordered.add_nodes_from(range(len(labels)))
+    ordered.add_edges_from(renamed.edges)
+    return ordered
+
+
+def is_connected(graph: Graph) -> bool:
+    """Whether everyone can reach everyone (along the arrows)."""
+    import networkx as nx
+
+    return nx.is_strongly_connected(graph) if isinstance(graph, nx.DiGraph) else nx.is_connected(graph)
+
+
+def _powers(owners: int) -> list[int]:
+    """1, 2, 4, … below owners: ⌊log₂(owners-1)⌋ + 1 of them, none for a single owner."""
+    return [2**j for j in range((owners - 1).bit_length())]
+
+
+def _read(path: Path) -> Any:
+    from xml.etree.ElementTree import ParseError
+
+    import networkx as nx
+
+    try:
+        if path.suffix.lower() == ".graphml":
+            return nx.read_graphml(path)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        separator = _SEPARATORS[path.suffix.lower()]
+        graph = nx.parse_edgelist(lines, delimiter=separator, create_using=nx.DiGraph, data=False)
+        return nx.relabel_nodes(graph, {label: str(label).strip() for label in graph})
+    except (
+        OSError,
+        UnicodeDecodeError,
+        ValueError,
+        TypeError,
+        KeyError,
+        ParseError,
+        nx.NetworkXError,
+    ) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"topology={str(path)!r}: cannot be read ({reason}). Save it as an edge list or GraphML."
+        ) from error

@@ -1,0 +1,207 @@
+"""Mixing messages over a topology inside the training loop: JAX alone, nothing of size owners².
+
+A `Mixer` is a static function and the arrays it reads. Functions are module-level or cached, and every number
+of the graph travels in the arrays: another topology of the same shapes never compiles again.
+
+Three kernels, chosen by measurement (CPU, microseconds an application inside a scan):
+                          ring 20 x 200   ring 20 x 2,000   ring 10,000 x 50   4-regular 10,000 x 50
+    gather, unrolled            0.6              6.5                 58                 189
+    gather, scanned             1.7               14                237                 429
+    segment sum                 1.8               24                  -               1,538
+    rolls, traced shifts        1.0               13                211                   -
+So: gather over padded in-neighbours; segment sums only where padding would waste most of it (a star); a
+rank-one sum where everyone receives the same. Rolls never win, so there is no kernel for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie import _check
+from coterie._types import Array, PyTree
+from coterie.errors import InputError
+from coterie.topologies import gossip
+from coterie.topologies.topology import Topology
+from coterie.topologies.weights import Edges
+
+Kernel = Callable[[PyTree, Array, Array], Array]  # (arrays, one leaf, index into the period) -> mixed leaf
+
+_UNROLL = 32  # in-neighbours; beyond it compile time grows and a scan over them is as good
+_PADDING = 4  # a padded gather entry costs about a quarter to an eighth of a segment-sum edge
+
+
+class Mixer(NamedTuple):
+    """mixed_i = Σ_j w_ij(step) messages_j, on every leaf of a pytree; leaves start with the owners axis."""
+
+    apply: Callable[
+        [PyTree, PyTree, Array], PyTree
+    ]  # (arrays, messages, step from 1) -> mixed; static under jit
+    arrays: PyTree
+
+
+def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True) -> Mixer:
+    """The mixer of a topology: `gossip_steps` steps a round, Chebyshev-accelerated where that applies.
+
+    >>> from coterie.topologies import build
+    >>> apply, arrays = mixer(build("ring", 4))
+    >>> apply(arrays, jnp.asarray([[3.0], [0.0], [0.0], [0.0]]), jnp.int32(1)).ravel().round(2).tolist()
+    [1.0, 1.0, 0.0, 1.0]
+    """
+    _check.count("gossip_steps", gossip_steps)
+    if _is_average(topology):
+        return aggregate(np.full(topology.owners, 1.0 / topology.owners))
+    kernel, arrays = _kernel(topology)
+    if accelerate and gossip.accelerates(topology, gossip_steps):
+        coefficients = jnp.asarray(gossip.chebyshev(topology, gossip_steps), jnp.float32)
+        return Mixer(_accelerated(kernel), (arrays, coefficients))
+    return Mixer(_plain(kernel, topology.period, gossip_steps), arrays)
+
+
+def identity() -> Mixer:
+    """No communication: everyone keeps its own message."""
+    return Mixer(_keep, ())
+
+
+def aggregate(weights: np.ndarray) -> Mixer:
+    """Everyone receives Σ_j weights_j message_j, as from an aggregator; O(owners)."""
+    weights = np.asarray(weights, np.float64)
+    if weights.ndim != 1 or not np.isfinite(weights).all():
+        raise InputError(f"weights of shape {weights.shape}: must be one finite number for each owner.")
+    return Mixer(_sum, jnp.asarray(weights, jnp.float32))
+
+
+def _kernel(topology: Topology) -> tuple[Kernel, PyTree]:
+    widest = max(int(np.bincount(e.target, minlength=topology.owners).max()) for e in topology.schedule)
+    longest = max(len(e.source) for e in topology.schedule)
+    if widest * topology.owners > _PADDING * longest:
+        return _segments, _padded_edges(topology, longest)
+    return _gather, _padded_neighbours(topology, widest)
+
+
+def _padded_neighbours(topology: Topology, widest: int) -> tuple[Array, Array]:
+    """(period, widest, owners) sources and weights; padding hears the owner itself with weight zero."""
+    shape = (topology.period, widest, topology.owners)
+    sources = np.broadcast_to(np.arange(topology.owners, dtype=np.int32), shape).copy()
+    weights = np.zeros(shape, np.float32)
+    for t, edges in enumerate(topology.schedule):
+        counts = np.bincount(edges.target, minlength=topology.owners)
+        place = np.arange(len(edges.target)) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )  # sorted by target
+        sources[t, place, edges.target] = edges.source
+        weights[t, place, edges.target] = _single(edges)
+    return jnp.asarray(sources), jnp.asarray(weights)
+
+
+def _padded_edges(topology: Topology, longest: int) -> tuple[Array, Array, Array]:
+    """(period, longest) sources, targets, weights; padding goes to the last owner: targets stay sorted."""
+    sources = np.full((topology.period, longest), topology.owners - 1, np.int32)
+    targets, weights = sources.copy(), np.zeros(sources.shape, np.float32)
+    for t, edges in enumerate(topology.schedule):
+        place = slice(len(edges.source))
+        sources[t, place], targets[t, place] = edges.source, edges.target
+        weights[t, place] = _single(edges)
+    return jnp.asarray(sources), jnp.asarray(targets), jnp.asarray(weights)
+
+
+def _single(edges: Edges) -> np.ndarray:
+    """The weights in single precision, each sender's own share adjusted so that its column sum stays.
+
+    Three times float32(1/3) is 1 + 3e-8: over 60,000 rounds every message would grow by 0.2 %.
+    """
+    weights = edges.weight.astype(np.float32)
+    error = np.bincount(edges.source, weights=edges.weight - weights)
+    own = edges.source == edges.target
+    weights[own] += error[edges.source[own]].astype(np.float32)
+    return weights
+
+
+def _is_average(topology: Topology) -> bool:
+    """Whether every step is exactly W = 11ᵀ/n (the complete graph): rank one, no edge list needed."""
+    n = topology.owners
+    return all(
+        len(e.weight) == n * n and np.allclose(e.weight, 1.0 / n, rtol=0, atol=1e-12)
+        for e in topology.schedule
+    )
+
+
+def _gather(arrays: PyTree, leaf: Array, index: Array) -> Array:
+    sources, weights = (_pick(a, index) for a in arrays)
+    if len(sources) > _UNROLL:
+
+        def heard(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
+            return total + _scaled(one[1], leaf[one[0]]), None
+
+        return jax.lax.scan(heard, jnp.zeros_like(leaf), (sources, weights))[0]
+    total = _scaled(weights[0], leaf[sources[0]])
+    for k in range(1, len(sources)):
+        total = total + _scaled(weights[k], leaf[sources[k]])
+    return total
+
+
+def _segments(arrays: PyTree, leaf: Array, index: Array) -> Array:
+    sources, targets, weights = (_pick(a, index) for a in arrays)
+    return jax.ops.segment_sum(
+        _scaled(weights, leaf[sources]), targets, leaf.shape[0], indices_are_sorted=True
+    )
+
+
+def _pick(array: Array, index: Array) -> Array:
+    """One step's arrays; a static topology is indexed by a constant, which XLA folds away."""
+    return array[0] if array.shape[0] == 1 else array[index]
+
+
+def _scaled(weights: Array, rows: Array) -> Array:
+    return weights.astype(rows.dtype).reshape(weights.shape + (1,) * (rows.ndim - 1)) * rows
+
+
+@cache
+def _plain(kernel: Kernel, period: int, steps: int) -> Callable[[PyTree, PyTree, Array], PyTree]:
+    """Apply `steps` matrices in the order of the schedule, going on where the last round stopped."""
+
+    def apply(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
+        def once(j: Array | int, x: PyTree) -> PyTree:
+            index = ((step - 1) * steps + j) % period
+            return jax.tree.map(lambda leaf: kernel(arrays, leaf, index), x)
+
+        return once(0, messages) if steps == 1 else jax.lax.fori_loop(0, steps, once, messages)
+
+    return apply
+
+
+@cache
+def _accelerated(kernel: Kernel) -> Callable[[PyTree, PyTree, Array], PyTree]:
+    """Chebyshev gossip on a static W: x⁺ = x + a (W x - x) + c (x - x⁻)."""
+
+    def apply(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
+        graph, coefficients = arrays
+
+        def once(pair: tuple[Array, Array], ac: Array) -> tuple[tuple[Array, Array], None]:
+            x, before = pair
+            a, c = (ac[k].astype(x.dtype) for k in (0, 1))
+            return (x + a * (kernel(graph, x, step) - x) + c * (x - before), x), None
+
+        return jax.tree.map(lambda leaf: jax.lax.scan(once, (leaf, leaf), coefficients)[0][0], messages)
+
+    return apply
+
+
+def _keep(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
+    del arrays, step
+    return messages
+
+
+def _sum(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
+    del step
+
+    def one(leaf: Array) -> Array:
+        total = jnp.sum(_scaled(arrays, leaf), axis=0, keepdims=True)
+        return jnp.broadcast_to(total, leaf.shape)
+
+    return jax.tree.map(one, messages)

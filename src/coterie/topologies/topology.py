@@ -1,0 +1,165 @@
+"""A topology: who hears whom with which weight, in every step of a schedule. Its properties are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.topologies import graphs as graphs_
+from coterie.topologies import spectrum
+from coterie.topologies.weights import WEIGHTS, Edges
+
+if TYPE_CHECKING:
+    from coterie.topologies.graphs import Graph
+
+_TOLERANCE = 1e-9  # on sums of float64 weights
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """A schedule of mixing matrices as edge lists; step t (from 1) uses `schedule[(t - 1) % period]`."""
+
+    name: str
+    owners: int
+    schedule: tuple[Edges, ...]
+    directed: bool
+
+    def __post_init__(self) -> None:
+        _check.count("owners", self.owners)
+        _check.count("steps in the schedule", len(self.schedule))
+        for edges in self.schedule:
+            ends = np.concatenate([edges.source, edges.target])
+            if ends.min(initial=0) < 0 or ends.max(initial=0) >= self.owners:
+                raise InputError(
+                    f"topology={self.name!r}: names an owner outside 0 … {self.owners - 1}. Renumber them."
+                )
+            if not (np.isfinite(edges.weight).all() and (edges.weight >= -_TOLERANCE).all()):
+                raise InputError(
+                    f"topology={self.name!r}: has a negative or infinite weight. Weights must be >= 0."
+                )
+
+    @property
+    def period(self) -> int:
+        """Number of steps after which the schedule repeats; 1 for a static topology."""
+        return len(self.schedule)
+
+    @cached_property
+    def row_sums(self) -> tuple[float, float]:
+        """Smallest and largest total weight that an owner receives."""
+        return spectrum.sums(self.schedule, self.owners, "target")
+
+    @cached_property
+    def column_sums(self) -> tuple[float, float]:
+        """Smallest and largest total weight that an owner sends."""
+        return spectrum.sums(self.schedule, self.owners, "source")
+
+    @cached_property
+    def is_column_stochastic(self) -> bool:
+        """Whether mass is conserved: what an owner sends, itself included, adds up to one."""
+        return bool(np.allclose(self.column_sums, 1.0, rtol=0, atol=_TOLERANCE))
+
+    @cached_property
+    def is_doubly_stochastic(self) -> bool:
+        """Whether mixing keeps the owners' mean and leaves an agreement as it is."""
+        return self.is_column_stochastic and bool(np.allclose(self.row_sums, 1.0, rtol=0, atol=_TOLERANCE))
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every link carries the same weight both ways, in every step."""
+        return all(spectrum.is_symmetric(edges) for edges in self.schedule)
+
+    @cached_property
+    def window(self) -> int:
+        """Smallest B such that any B consecutive graphs are strongly connected together; an error if none."""
+        found = spectrum.window(self.schedule, self.owners)
+        if not found:
+            apart = spectrum.groups(self.schedule, self.owners)
+            raise InputError(
+                f"topology={self.name!r}: disconnected; {self.owners} owners fall into {apart} groups over "
+                f"a period of {self.period}. Add links, or raise probability, degree or period."
+            )
+        return found
+
+    @cached_property
+    def eigenvalue_range(self) -> tuple[float, float]:
+        """Smallest and largest eigenvalue of a static symmetric W beside the 1 of the mean."""
+        return spectrum.extremes(self.schedule[0], self.owners)
+
+    @cached_property
+    def spectral_gap(self) -> float:
+        """1 - the factor a step leaves of a disagreement, averaged (geometrically) over a period.
+
+        Static and doubly stochastic: 1 - the second largest singular value of W. Not doubly stochastic
+        (push-sum): eigenvalue moduli instead. Zero when the owners never agree.
+        """
+        if self.period == 1 and self.is_symmetric and self.is_doubly_stochastic:
+            low, high = self.eigenvalue_range
+            return float(np.clip(1.0 - max(abs(low), abs(high)), 0.0, 1.0))
+        measure = spectrum.product_norm if self.is_doubly_stochastic else spectrum.product_rate
+        left = measure(self.schedule, self.owners)
+        return float(np.clip(1.0 - left ** (1.0 / self.period), 0.0, 1.0))
+
+    @property
+    def links(self) -> np.ndarray:
+        """(links, 2) pairs of owners that ever talk, smaller number first, each once: what a report draws."""
+        pairs = np.concatenate([np.stack([e.source, e.target], axis=1)[e.weight > 0] for e in self.schedule])
+        pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+        return np.unique(pairs, axis=0)
+
+
+def from_graphs(name: str, graphs: Sequence[Graph], weights: str | None = None) -> Topology:
+    """A topology from one networkx graph (static) or several in turn (periodic), on the same owners.
+
+    Without `weights`: Metropolis for undirected graphs, column-stochastic for directed ones.
+
+    >>> import networkx as nx
+    >>> from_graphs("path", [nx.path_graph(4)]).is_doubly_stochastic
+    True
+    """
+    _check.count(f"graphs of topology {name!r}", len(graphs))
+    if len({len(graph) for graph in graphs}) > 1:
+        sizes = sorted({len(graph) for graph in graphs})
+        raise InputError(
+            f"topology={name!r}: its graphs have {sizes} owners. Use the same owners in every step."
+        )
+    directed = any(graph.is_directed() for graph in graphs)
+    weights = weights or ("column_stochastic" if directed else "metropolis")
+    scheme = WEIGHTS[_check.one_of("weights", weights, WEIGHTS)]
+    schedule = tuple(scheme(graphs_.in_order(graph)) for graph in graphs)
+    return Topology(name, len(graphs[0]), schedule, directed)
+
+
+def check_gossip(topology: Topology) -> Topology:
+    """Return a topology that gossip averaging may use: symmetric, doubly stochastic, connected."""
+    if not topology.is_doubly_stochastic:
+        low, high = topology.row_sums if topology.is_column_stochastic else topology.column_sums
+        which = "row" if topology.is_column_stochastic else "column"
+        raise InputError(
+            f"topology={topology.name!r}: {which} sums of W are in [{low:.3g}, {high:.3g}]; gossip needs 1. "
+            "Use weights='metropolis' on an undirected graph, or the push-sum protocol."
+        )
+    if not topology.is_symmetric:
+        raise InputError(
+            f"topology={topology.name!r}: W is not symmetric; gossip needs links both ways. "
+            "Use an undirected graph (directed=false), or the push-sum protocol."
+        )
+    _ = topology.window
+    return topology
+
+
+def check_push_sum(topology: Topology) -> Topology:
+    """Return a topology that push-sum may use: column-stochastic and strongly connected over a period."""
+    if not topology.is_column_stochastic:
+        low, high = topology.column_sums
+        raise InputError(
+            f"topology={topology.name!r}: column sums of W are in [{low:.3g}, {high:.3g}]; push-sum needs 1. "
+            "Use weights='column_stochastic'."
+        )
+    _ = topology.window
+    return topology

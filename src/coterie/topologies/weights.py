@@ -1,0 +1,89 @@
+"""How much of each message a receiver takes in: graphs to sparse weighted edge lists.
+
+One convention everywhere: an edge (source, target, weight) adds weight × the source's message to what the
+target receives, and every owner has an edge to itself. So W[target, source] = weight; *columns* are senders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from coterie.errors import InputError
+
+if TYPE_CHECKING:
+    from coterie.topologies.graphs import Graph
+
+
+class Edges(NamedTuple):
+    """One mixing matrix as an edge list, sorted by target, then source."""
+
+    source: np.ndarray  # (edges,) int32
+    target: np.ndarray  # (edges,) int32
+    weight: np.ndarray  # (edges,) float64
+
+
+def metropolis(graph: Graph) -> Edges:
+    """Weight 1 / (1 + the larger degree of the two); symmetric and doubly stochastic on any undirected graph.
+
+    >>> import networkx as nx
+    >>> metropolis(nx.path_graph(3)).weight.round(2).tolist()
+    [0.67, 0.33, 0.33, 0.33, 0.33, 0.33, 0.67]
+    """
+    source, target, degree = _undirected("metropolis", graph)
+    return _with_rest(len(graph), source, target, 1.0 / (1.0 + np.maximum(degree[source], degree[target])))
+
+
+def uniform(graph: Graph) -> Edges:
+    """Weight 1 / (1 + largest degree) on every link, I - L / (1 + d_max); symmetric, doubly stochastic."""
+    source, target, degree = _undirected("uniform", graph)
+    return _with_rest(len(graph), source, target, np.full(len(source), 1.0 / (1.0 + degree.max(initial=0))))
+
+
+def column_stochastic(graph: Graph) -> Edges:
+    """Each sender splits its message evenly over its out-neighbours and itself; for any digraph.
+
+    >>> import networkx as nx
+    >>> column_stochastic(nx.DiGraph([(0, 1), (0, 2), (1, 0), (2, 0)])).weight.round(2).tolist()
+    [0.33, 0.5, 0.5, 0.33, 0.5, 0.33, 0.5]
+    """
+    source, target = _links(graph)
+    sent = np.bincount(source, minlength=len(graph))
+    return _with_rest(len(graph), source, target, 1.0 / (1.0 + sent[source]))
+
+
+WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
+    "metropolis": metropolis,
+    "uniform": uniform,
+    "column_stochastic": column_stochastic,
+}
+
+
+def _links(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and targets of all links between different owners, both ways where the graph is undirected."""
+    pairs = np.asarray(list(graph.edges()), np.int32).reshape(-1, 2)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # a self-loop says nothing: everyone hears itself
+    if not graph.is_directed():
+        pairs = np.concatenate([pairs, pairs[:, ::-1]])
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _undirected(name: str, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if graph.is_directed():
+        raise InputError(
+            f"weights={name!r}: needs an undirected graph. Use weights='column_stochastic' for directed ones."
+        )
+    source, target = _links(graph)
+    return source, target, np.bincount(source, minlength=len(graph))
+
+
+def _with_rest(owners: int, source: np.ndarray, target: np.ndarray, weight: np.ndarray) -> Edges:
+    """Add what each sender keeps for itself, so that its column sums to one; sort."""
+    kept = 1.0 - np.bincount(source, weights=weight, minlength=owners)
+    self_ = np.arange(owners, dtype=np.int32)
+    source, target = np.concatenate([source, self_]), np.concatenate([target, self_])
+    weight = np.concatenate([weight, kept])
+    order = np.lexsort((source, target))
+    return Edges(source[order], target[order], weight[order])
