@@ -1,0 +1,99 @@
+"""The smallest noise that a budget allows: "set ε, not σ"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coterie import _check
+from coterie.accounting.certify import RELATIONS, STANDS_STILL, bound_of, certify, flatten
+from coterie.errors import BudgetError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_LEAST, _MOST = 1e-6, 1e6  # noise multipliers tried
+_GROW = 4.0  # factor between two tries while bracketing
+_COARSE = 0.05  # how still a grid must stand at first, and how near the first search comes
+_FAR = 20.0  # |ln(epsilon / target)| beyond which a value only says "too much" or "too little"
+
+
+def calibrate(
+    make_event: Callable[[float], DpEvent],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: str = "replace_one",
+    tolerance: float = 1e-3,
+) -> float:
+    """The smallest noise multiplier, within `tolerance`, for which the event costs at most `epsilon`.
+
+    Guarantee: `certify(make_event(result), delta=delta, relation=relation).epsilon <= epsilon`; BudgetError
+    where no noise achieves it.
+
+    >>> from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+    >>> round(calibrate(lambda z: SelfComposedDpEvent(GaussianDpEvent(z), 100), epsilon=1.0, delta=1e-5), 2)
+    74.61
+    """
+    _check.positive("epsilon", epsilon)
+    _check.probability("delta", delta)
+    _check.one_of("relation", relation, RELATIONS)
+    _check.positive("tolerance", tolerance)
+
+    def excess(log_multiplier: float, stands_still: float) -> float:
+        flat = flatten(make_event(math.exp(log_multiplier)))
+        spent = bound_of(flat, delta, relation, stands_still).epsilon
+        return min(max(math.log(spent / epsilon), -_FAR), _FAR) if spent > 0 else -_FAR
+
+    exact = _plain_gaussian(make_event, epsilon, delta, relation)
+    guess, growth = (_search(excess, epsilon, tolerance), tolerance / 2) if exact is None else (exact, 1e-12)
+    # A root is met up to rounding only: step up until the certificate itself agrees.
+    while certify(make_event(guess), delta=delta, relation=relation).epsilon > epsilon:
+        guess, growth = guess * (1 + growth), growth * 2
+    return guess
+
+
+def _plain_gaussian(
+    make_event: Callable[[float], DpEvent], epsilon: float, delta: float, relation: str
+) -> float | None:
+    """The closed form, where the event is nothing but Gaussians that all scale with the multiplier."""
+    from dp_accounting import get_sigma_gaussian
+
+    one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
+    plain = not (one.parts or two.parts or one.reason or two.reason) and one.precision > 0
+    if not (plain and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12)):
+        return None
+    sensitivity = 2 if relation == "replace_one" else 1
+    return float(get_sigma_gaussian(epsilon, delta)) * sensitivity * math.sqrt(one.precision)
+
+
+def _search(excess: Callable[[float, float], float], epsilon: float, tolerance: float) -> float:
+    """A root of `excess` in the multiplier's logarithm: on coarse grids first, then close by on fine ones."""
+    from scipy.optimize import brentq
+
+    low, high = _bracket(lambda x: excess(x, _COARSE), epsilon, 0.0, math.log(_GROW))
+    if low == high:
+        return math.exp(low)
+    near = float(brentq(lambda x: excess(x, _COARSE), low, high, xtol=_COARSE))  # pyright: ignore
+    low, high = _bracket(lambda x: excess(x, STANDS_STILL), epsilon, near, _COARSE)
+    return math.exp(float(brentq(lambda x: excess(x, STANDS_STILL), low, high, xtol=tolerance / 2)))  # pyright: ignore
+
+
+def _bracket(
+    excess: Callable[[float], float], epsilon: float, start: float, stride: float
+) -> tuple[float, float]:
+    """Neighbouring points, the lower over budget and the higher within it; equal where all are within."""
+    too_much = excess(start) > 0
+    here = start
+    while math.log(_LEAST) < here < math.log(_MOST):
+        there = here + stride if too_much else here - stride
+        if (excess(there) > 0) != too_much:
+            return min(here, there), max(here, there)
+        here = there
+    if too_much:
+        raise BudgetError(
+            f"epsilon={epsilon}: out of reach, even noise of {_MOST:g} times the clip norm costs more. "
+            "Allow a larger epsilon or fewer releases."
+        )
+    return here, here

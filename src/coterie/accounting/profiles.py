@@ -1,0 +1,215 @@
+"""Privacy profiles of single releases, and their discretisation in both directions.
+
+A profile is the curve ε → H_{e^ε}(P‖Q) of a dominating pair. dp-accounting has those of the Gaussian, the
+Laplace and the Poisson-sampled mechanisms; the one of a fixed-size sample under replace-one is here. Put on a
+grid, a profile gives two privacy loss distributions that enclose it:
+
+* above: connect the dots (the chords of a convex curve lie above it), done by dp-accounting;
+* below: losses rounded down, except near zero, where outcomes are merged into one with its exact loss (that
+  is post-processing). Rounding all of them down, the library's way, is wrong by one grid step a release:
+  nothing would be left of it after the 60,000 releases of a real run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
+
+Floats: TypeAlias = np.ndarray
+Direction: TypeAlias = Literal["remove", "add", "replace"]
+
+_TAIL = 10.0  # standard deviations; the mass beyond, 8e-24 a release, is counted as an infinite loss
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A dominating pair (P, Q) by its privacy loss ln(P/Q), of interest on [lower, upper]."""
+
+    lower: float
+    upper: float
+    delta: Callable[[Floats], Floats]  # ε -> H_{e^ε}(P‖Q)
+    tails: Callable[[Floats], tuple[Floats, Floats]]  # ε -> P(loss >= ε), Q(loss >= ε)
+
+
+def gaussian(noise_multiplier: float, direction: Direction, rate: float = 1.0) -> Profile:
+    """Gaussian noise, each record in the sample with probability `rate`, from dp-accounting.
+
+    Sensitivity: one record contributes at most C, so adding it moves the sum by C (library: sensitivity 1);
+    replacing it moves the sum from one side of the others' to the other, 2C apart, which the library's
+    "replace" pair states as two mixtures, one C to either side.
+    """
+    from dp_accounting.pld import privacy_loss_mechanism as library
+
+    loss = library.GaussianPrivacyLoss(
+        noise_multiplier, sampling_prob=rate, adjacency_type=_adjacency(direction)
+    )
+    return _from_library(loss)
+
+
+def laplace(noise_multiplier: float, direction: Direction, rate: float = 1.0) -> Profile:
+    """Laplace noise, each record in the sample with probability `rate`, from dp-accounting.
+
+    Sensitivity: one record contributes at most C in the 1-norm; replacing it moves the sum by at most 2C, and
+    without sampling the pair depends on that distance alone, so "replace" is "remove" at sensitivity 2.
+    """
+    from dp_accounting.pld import privacy_loss_mechanism as library
+
+    sensitivity, kind = (2, "remove") if direction == "replace" else (1, direction)
+    loss = library.LaplacePrivacyLoss(
+        noise_multiplier, sensitivity=sensitivity, sampling_prob=rate, adjacency_type=_adjacency(kind)
+    )
+    return _from_library(loss)
+
+
+def fixed_size(noise_multiplier: float, rate: float) -> Profile:
+    """Gaussian noise on a sample of fixed size without replacement, replace-one: the dominating profile.
+
+    With mix = (1−rate) N(0, 1) + rate N(μ, 1) and Q = N(0, 1) it is H_α(mix‖Q) for α ≥ 1 and H_α(Q‖mix) for
+    α < 1, glued before composing (Zhu, Dong & Wang 2022; Lebeda et al. 2024). Neither pair dominates alone.
+    Its `tails` are those of (mix, Q): others all at u, the record at v or u, 2C apart. Two real data sets.
+
+    Sensitivity: μ = 2C/σ. A sample with the record becomes one without it by swapping it for another record,
+    and one with its replacement by swapping it for that: either moves the sum by at most 2C.
+    """
+    mu, least = 2 / noise_multiplier, math.log1p(-rate)
+
+    def delta(epsilons: Floats) -> Floats:
+        # H_α(mix‖Q) = rate · H_{e^t}(N(μ)‖Q) with α = 1 + rate (e^t − 1); and the half below zero mirrors the
+        # half above it, because H_α(Q‖mix) = 1 − α + α H_{1/α}(mix‖Q).
+        below = np.minimum(epsilons, 0)
+        half = rate * _gaussian_delta(_unsampled_loss(np.abs(epsilons), rate), mu)
+        return -np.expm1(below) + np.exp(below) * half
+
+    def tails(epsilons: Floats) -> tuple[Floats, Floats]:
+        from scipy.special import ndtr
+
+        loss = _unsampled_loss(np.maximum(epsilons, least / 2), rate)
+        threshold = np.where(epsilons > least / 2, loss / mu + mu / 2, -np.inf)
+        return (1 - rate) * ndtr(-threshold) + rate * ndtr(mu - threshold), ndtr(-threshold)
+
+    lower = min(0.0, -_mixture_loss(_TAIL, mu, rate))
+    return Profile(lower, _mixture_loss(mu + _TAIL, mu, rate), delta, tails)
+
+
+def truncated(noise_multiplier: float, direction: Direction, rate: float, cap: int, size: int) -> Profile:
+    """Poisson sampling capped at `cap` records, as in dp-accounting (arXiv:2508.15089, with its slack).
+
+    Sensitivity: as `gaussian` while the cap does not bind. When it binds, the record may also push another
+    one out: twice the distance, with the probability of being kept among those that were drawn.
+    """
+    from scipy.stats import binom
+
+    free = gaussian(noise_multiplier, direction, rate)
+    binds = float(binom.sf(cap - 1, size - 1, rate))  # given that the record was drawn
+    if binds == 0.0:
+        return free
+    kept = float(binom.sf(cap, size, rate)) * cap / binds / size
+    capped = gaussian(noise_multiplier / 2, "replace", kept)
+    # All other records at zero: two real data sets, sampled at the rate of being drawn and kept.
+    realised = gaussian(noise_multiplier, direction, float(binom.sf(np.arange(cap), size, rate).sum()) / size)
+    return Profile(
+        min(free.lower, capped.lower),
+        max(free.upper, capped.upper),
+        lambda epsilons: (1 - binds) * free.delta(epsilons) + binds * capped.delta(epsilons),
+        realised.tails,
+    )
+
+
+def randomized_response(noise_parameter: float, buckets: int) -> Profile:
+    """One of `buckets` answers, replaced by a uniform one with probability `noise_parameter`."""
+    other = noise_parameter / buckets
+    truth = 1 - noise_parameter + other
+    most = math.log(truth / other)
+
+    def delta(epsilons: Floats) -> Floats:
+        alpha = np.exp(np.minimum(epsilons, most))
+        own, swapped = np.maximum(truth - alpha * other, 0), np.maximum(other - alpha * truth, 0)
+        return own + swapped + (buckets - 2) * other * np.maximum(1 - alpha, 0)
+
+    def tails(epsilons: Floats) -> tuple[Floats, Floats]:
+        own, rest, swapped = epsilons <= most, epsilons <= 0, epsilons <= -most
+        middle = (buckets - 2) * other
+        return own * truth + rest * middle + swapped * other, own * other + rest * middle + swapped * truth
+
+    return Profile(-most, most, delta, tails)
+
+
+def above(profile: Profile, step: float) -> PLDPmf:
+    """The least discrete privacy loss distribution on this grid that dominates the profile."""
+    from dp_accounting.pld import pld_pmf
+
+    first, last = math.floor(profile.lower / step), math.ceil(profile.upper / step)
+    deltas = np.clip(profile.delta(np.arange(first, last + 1) * step), 0.0, 1.0)
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, first, last, deltas)
+
+
+def below(profile: Profile, step: float) -> tuple[PLDPmf, float]:
+    """A discrete distribution under the losses of a real pair of data sets, and what to add to each of them.
+
+    Outcomes with a loss in [−step, step) are merged; the loss of the merged one is exact and becomes the
+    grid's origin. All other losses are rounded down to that grid, those below `lower` to minus infinity.
+    """
+    from dp_accounting.pld import pld_pmf
+
+    upper, lower = profile.tails(np.array([-step, step]))
+    centre = float(upper[0] - upper[1])
+    origin = math.log(centre / float(lower[0] - lower[1])) if centre > 0 else 0.0
+    first, last = math.floor((profile.lower - origin) / step), math.ceil((profile.upper - origin) / step)
+    points = np.arange(min(first, -2), max(last, 2) + 1)
+    mass = _mass_from(profile, points * step + origin, step)
+    mass[points == 0] += centre
+    return pld_pmf.DensePLDPmf(step, int(points[0]), mass, 0.0, False), origin
+
+
+def _mass_from(profile: Profile, edges: Floats, step: float) -> Floats:
+    """P's mass of losses in [edge, next edge) outside [−step, step); the last takes all above it."""
+    upper, _ = profile.tails(edges)
+    (left, right), _ = profile.tails(np.array([-step, step]))
+    outside = np.where(edges < -step, upper - left, 0.0) + np.where(edges < step, right, upper)
+    return np.maximum(outside - np.append(outside[1:], 0.0), 0.0)
+
+
+def _unsampled_loss(epsilons: Floats, rate: float) -> Floats:
+    """t with 1 + rate (e^t − 1) = e^ε, without overflow for large and without cancellation for small ε."""
+    small = np.log1p(np.maximum(np.expm1(np.minimum(epsilons, 1.0)) / rate, -1 + 1e-300))
+    large = np.maximum(epsilons, 1.0)
+    return np.where(epsilons < 1, small, large + np.log1p(-(1 - rate) * np.exp(-large)) - math.log(rate))
+
+
+def _gaussian_delta(losses: Floats, mu: float) -> Floats:
+    """H_{e^t}(N(μ, 1)‖N(0, 1)) at each loss t, in log space."""
+    from scipy.special import log_ndtr
+
+    threshold = losses / mu + mu / 2
+    log_upper, log_lower = log_ndtr(mu - threshold), log_ndtr(-threshold)
+    return np.exp(log_upper) * -np.expm1(np.minimum(losses + log_lower - log_upper, 0))
+
+
+def _mixture_loss(x: float, mu: float, rate: float) -> float:
+    """ln(mix(x)/Q(x)) = ln(1 − rate + rate e^(μx − μ²/2))."""
+    return float(np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - mu * mu / 2))
+
+
+def _adjacency(direction: Direction) -> Any:
+    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
+
+    return AdjacencyType[direction.upper()]
+
+
+def _from_library(loss: Any) -> Profile:
+    bounds = loss.connect_dots_bounds()
+
+    def tails(epsilons: Floats) -> tuple[Floats, Floats]:
+        inside = (epsilons > bounds.epsilon_lower) & (epsilons <= bounds.epsilon_upper)
+        x = np.where(epsilons > bounds.epsilon_upper, -np.inf, np.inf)  # the library's losses fall with x
+        x[inside] = [loss.inverse_privacy_loss(epsilon) for epsilon in epsilons[inside]]
+        return loss.mu_upper_cdf(x), np.exp(loss.mu_lower_log_cdf(x))
+
+    return Profile(bounds.epsilon_lower, bounds.epsilon_upper, loss.get_delta_for_epsilon, tails)

@@ -1,0 +1,113 @@
+"""The three columns, never mixed: what a paper claims, what we certify, what an attack found.
+
+Each statement carries epsilon together with delta, neighbouring relation, unit of privacy and adversary's
+view, and prints them together: an epsilon without these cannot be printed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from coterie.accounting.events import event_to_json
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a theorem says of these settings; `epsilon` is None where none is stated.
+
+    >>> print(Claim(epsilon=None, delta=1e-5, relation="replace_one", unit="record", view="public transcript",
+    ...             source="adad2p_2024, none", note=""))
+    claimed: no ε stated (δ = 1e-05, replace_one, unit: record, view: public transcript)
+    """
+
+    epsilon: float | None
+    delta: float
+    relation: str
+    unit: str
+    view: str
+    source: str  # author_year and the theorem's number
+    note: str
+
+    def __str__(self) -> str:
+        stated = "no ε stated" if self.epsilon is None else f"ε = {_number(self.epsilon)}"
+        return f"claimed: {stated} {_context(self)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return _to_json(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """An upper bound that the named accountant proves for `event`, with the lower end of its error bar.
+
+    Guarantee: what `event` describes is (epsilon, delta)-private for one `unit` under `relation`, against an
+    adversary with this `view`. No accountant could certify less than `epsilon_optimistic` for that event.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str
+    unit: str
+    view: str
+    accountant: str
+    epsilon_optimistic: float
+    reason: str  # why epsilon is infinite; empty when it is not
+    warnings: tuple[str, ...]
+    event: DpEvent  # what was certified: enough for a third party to compute it again
+    size: int | None  # the owner's public number of records, where it was given
+
+    def __str__(self) -> str:
+        tail = f" because {self.reason}" if self.reason else ""
+        return f"certified: ε ≤ {_number(self.epsilon)} {_context(self)} by {self.accountant}{tail}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold, the event included; `recompute` takes them back."""
+        return _to_json(self) | {"event": event_to_json(self.event), "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """An empirical lower bound: with this `confidence`, what was attacked has at least this epsilon."""
+
+    epsilon: float
+    delta: float
+    relation: str
+    unit: str
+    view: str
+    confidence: float
+    games: int  # how many times the attacker guessed
+
+    def __str__(self) -> str:
+        effort = f"with confidence {self.confidence:g} from {self.games:,} games"
+        return f"audited: ε ≥ {_number(self.epsilon)} {_context(self)} {effort}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return _to_json(self)
+
+
+def _context(statement: Claim | Certificate | Finding) -> str:
+    return (
+        f"(δ = {statement.delta:.4g}, {statement.relation}, unit: {statement.unit}, view: {statement.view})"
+    )
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _to_json(statement: Claim | Certificate | Finding) -> dict[str, Any]:
+    # JSON has no infinity; a string is explicit where null would read as "not computed".
+    values = {field.name: getattr(statement, field.name) for field in fields(statement)}
+    return {
+        name: "inf" if isinstance(value, float) and math.isinf(value) else value
+        for name, value in values.items()
+    }
