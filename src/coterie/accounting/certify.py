@@ -73,9 +73,7 @@ def certify(
     _check.probability("delta", delta)
     _check.one_of("relation", relation, RELATIONS)
     flat = flatten(event)
-    bound = (
-        Bound(math.inf, math.inf, "none") if flat.reason else bound_of(flat, delta, relation, STANDS_STILL)
-    )
+    bound = bound_of(flat, delta, relation, STANDS_STILL)
     return Certificate(
         epsilon=bound.epsilon,
         delta=delta,
@@ -248,6 +246,10 @@ def _numerical(flat: Flat, delta: float, relation: str, stands_still: float) -> 
     if flat.precision:
         parts = (*parts, (dp.GaussianDpEvent(1 / math.sqrt(flat.precision)), 1))
     curves = [(_directions(atom, relation), n) for atom, n in parts]
+    rounding = _ROUNDING * (100 + sum(n for _, n in curves))
+    if delta <= 2 * rounding:
+        reason = f"delta={delta:g} is below the accountant's resolution of {2 * rounding:.1g} here"
+        return Bound(math.inf, 0.0, "PLD", reason)
     step = (
         max(profile.upper - profile.lower for directions, _ in curves for profile in directions) / _COARSEST
     )
