@@ -15,7 +15,7 @@ class Table:
     """Rows of a data set.
 
     Public by declaration: names, `bounds`, `classes`, and the test rows. `bounds` are the ranges of the
-    columns as they are in `x`, from documented ranges, never computed from the rows. Private: `x`, `y`,
+    columns as they are in `x`, written down as constants, never computed from the rows. Private: `x`, `y`,
     `owner`.
 
     Targets: binary -1.0 / +1.0 (float32); multiclass 0 … classes-1 (int32); regression (float32) scaled onto

@@ -1,8 +1,9 @@
 """Columns to numbers, from public knowledge alone.
 
-Every range and every list of categories is written down in a loader, from the data set's documentation.
-Nothing is fitted to rows, so encoding costs no privacy: a value outside its range is clipped to it, an
-unknown category becomes all zeros, a missing number the middle of its range.
+Every range and every list of categories is a constant of a loader, from the data set's documentation where
+there is one, else set by hand for these public files (each loader says which). Nothing is fitted to rows, so
+encoding costs no privacy: a value outside its range is clipped to it, an unknown category becomes all zeros,
+a missing number the middle of its range.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _NAMES = (
     "income",
 )  # fmt: skip
 # The survey top-codes ages at 90 and gains at 99,999, and gives hours two digits; 4,500 for losses is a round
-# choice made without the rows. fnlwgt is a sampling weight, not a feature.
+# number set by hand with the public file in view. fnlwgt is a sampling weight, not a feature.
 FIELDS = (
     Numeric("age", 17, 90),
     Numeric("education-num", 1, 16),

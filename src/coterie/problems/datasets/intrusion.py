@@ -2,8 +2,8 @@
 
 Names and kinds of the columns: kddcup.names. The lists of services and flags are those of the NSL-KDD
 headers, which cover the whole competition. Rates are shares and flags 0 or 1. The other ranges are round
-choices made without the rows: 511 and 255 for the two pairs of connection counts, 2³² bytes and one day on a
-log scale.
+numbers set by hand with the public file in view: 511 and 255 for the two pairs of connection counts, 2³²
+bytes and one day on a log scale.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Loans: Lending Club (two extracts) and the US Small Business Administration.
 
 Ranges come from the lenders' terms (Lending Club lent 500 to 40,000 dollars at 5 to 31 %; the SBA guarantees
-loans of up to 5 million dollars) or are wide choices made without the rows, on a log scale for amounts.
+loans of up to 5 million dollars) or are round numbers set by hand with the
+public files in view, wider than what is there and on a log scale for amounts.
 """
 
 from __future__ import annotations

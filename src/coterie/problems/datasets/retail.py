@@ -1,7 +1,7 @@
 """Big Mart Sales and Black Friday: what a product sells for, or how much of it.
 
-Categories as in the competitions' data dictionaries. Prices and amounts have no documented range: the ones
-here are round choices, made without the rows.
+Nothing documents categories and ranges in full: lists are the values of the public files, ranges round
+numbers above what is there, both written down as constants.
 """
 
 from __future__ import annotations
