@@ -13,7 +13,7 @@ microseconds an application inside a scan; - was not measured or does not apply)
     rolls, fixed shifts      0.5           9.3             55              -          3,229
     rolls, traced shifts     1.0            13            211              -            756
 So: gather over padded in-neighbours; segment sums only where padding would waste most of it (a star); a
-rank-one sum where everyone receives the same. Rolls by fixed shifts are a little faster on two of these rings,
+rank-one sum where everyone receives the same. Rolls by fixed shifts are slightly faster on two of the rings,
 slower elsewhere, and would compile anew for each graph, so there is no kernel for them.
 """
 
