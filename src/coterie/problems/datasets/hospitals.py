@@ -1,6 +1,7 @@
 """New York State inpatient discharges (SPARCS): cells of 2009 to 2020, and a thousand records of 2016.
 
-Code lists: the values of the public file, written down as constants. Stays are top-coded at "120 +" days by the source.
+Code lists: the values of the public file, written down as constants. Stays are top-coded at "120 +" days by
+the source.
 """
 
 from __future__ import annotations
