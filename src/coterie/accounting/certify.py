@@ -45,12 +45,12 @@ class Flat(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Epsilon, the lower end of its error bar, and who computed them."""
+    """Epsilon, who computed it, why it is infinite, and the grid step it took (0 where it needed none)."""
 
     epsilon: float
-    optimistic: float
     accountant: str
     reason: str = ""
+    step: float = 0.0
 
 
 def certify(
@@ -81,7 +81,7 @@ def certify(
         unit="record",
         view=view,
         accountant=bound.accountant,
-        epsilon_optimistic=bound.optimistic,
+        epsilon_optimistic=_optimistic(flat, bound, delta, relation),
         reason=bound.reason,
         warnings=_warnings(delta, size),
         event=event,
@@ -214,16 +214,24 @@ def bound_of(flat: Flat, delta: float, relation: str, stands_still: float) -> Bo
     from dp_accounting import get_epsilon_gaussian
 
     if flat.reason:
-        return Bound(math.inf, math.inf, "none", flat.reason)
+        return Bound(math.inf, "none", flat.reason)
     if not flat.parts:
         sensitivity = 2 if relation == "replace_one" else 1
-        if flat.precision == 0:
-            return Bound(0.0, 0.0, "exact Gaussian")
-        exact = float(get_epsilon_gaussian(1 / (sensitivity * math.sqrt(flat.precision)), delta))
-        return Bound(exact, exact, "exact Gaussian")
-    numerical = _numerical(flat, delta, relation, stands_still)
-    pure = _pure(flat, relation)
-    return numerical if numerical.epsilon <= pure else Bound(pure, numerical.optimistic, "pure composition")
+        shift = sensitivity * math.sqrt(flat.precision)
+        return Bound(float(get_epsilon_gaussian(1 / shift, delta)) if shift else 0.0, "exact Gaussian")
+    numerical, pure = _numerical(flat, delta, relation, stands_still), _pure(flat, relation)
+    if numerical.epsilon <= pure:
+        return numerical
+    return Bound(pure, "pure composition", step=numerical.step)
+
+
+@lru_cache(maxsize=4096)
+def _optimistic(flat: Flat, bound: Bound, delta: float, relation: str) -> float:
+    """The lower end of the bound's error bar, on the grid that the bound took."""
+    if bound.step == 0:
+        return 0.0 if bound.accountant == "PLD" else bound.epsilon
+    curves = _curves(flat, relation)
+    return min(_lower_end(curves, delta + _rounding(curves), bound.step), bound.epsilon)
 
 
 def _pure(flat: Flat, relation: str) -> float:
@@ -240,28 +248,33 @@ def _pure(flat: Flat, relation: str) -> float:
 
 def _numerical(flat: Flat, delta: float, relation: str, stands_still: float) -> Bound:
     """Refine the grid until epsilon stands still; every grid's value is a bound, so the smallest is kept."""
+    curves = _curves(flat, relation)
+    rounding = _rounding(curves)
+    if delta <= 2 * rounding:
+        return Bound(math.inf, "PLD", f"delta={delta:g} is below its resolution of {2 * rounding:.1g} here")
+    widths = [profile.upper - profile.lower for directions, _ in curves for profile in directions]
+    step = max(widths) / _COARSEST
+    best, points = _upper_end(curves, delta - rounding, step)
+    still = False
+    while not still and points * _REFINE <= _MOST_POINTS:
+        step /= _REFINE
+        epsilon, points = _upper_end(curves, delta - rounding, step)
+        still = abs(best - epsilon) <= stands_still * epsilon
+        best = min(best, epsilon)
+    return Bound(best, "PLD", step=step)
+
+
+def _curves(flat: Flat, relation: str) -> Curves:
     import dp_accounting as dp
 
     parts = flat.parts
     if flat.precision:
         parts = (*parts, (dp.GaussianDpEvent(1 / math.sqrt(flat.precision)), 1))
-    curves = [(_directions(atom, relation), n) for atom, n in parts]
-    rounding = _ROUNDING * (100 + sum(n for _, n in curves))
-    if delta <= 2 * rounding:
-        reason = f"delta={delta:g} is below the accountant's resolution of {2 * rounding:.1g} here"
-        return Bound(math.inf, 0.0, "PLD", reason)
-    step = (
-        max(profile.upper - profile.lower for directions, _ in curves for profile in directions) / _COARSEST
-    )
-    best, points = _upper_end(curves, delta - rounding, step)
-    while points * _REFINE <= _MOST_POINTS:
-        step /= _REFINE
-        epsilon, points = _upper_end(curves, delta - rounding, step)
-        still = abs(best - epsilon) <= stands_still * epsilon
-        best = min(best, epsilon)
-        if still:
-            break
-    return Bound(best, min(_lower_end(curves, delta + rounding, step), best), "PLD")
+    return [(_directions(atom, relation), n) for atom, n in parts]
+
+
+def _rounding(curves: Curves) -> float:
+    return _ROUNDING * (100 + sum(n for _, n in curves))
 
 
 def _directions(atom: Any, relation: str) -> tuple[profiles.Profile, ...]:

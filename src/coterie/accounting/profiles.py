@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -50,7 +50,18 @@ def gaussian(noise_multiplier: float, direction: Direction, rate: float = 1.0) -
     loss = library.GaussianPrivacyLoss(
         noise_multiplier, sampling_prob=rate, adjacency_type=_adjacency(direction)
     )
-    return _from_library(loss)
+    if direction != "replace" or rate == 1:
+        return _from_library(loss)
+
+    def outcomes(epsilons: Floats) -> Floats:
+        return _replace_outcomes(epsilons, noise_multiplier, rate)
+
+    def delta(epsilons: Floats) -> Floats:
+        # What loss.get_delta_for_epsilon computes with one Python call for each grid point.
+        x = outcomes(epsilons)
+        return loss.mu_upper_cdf(x) - np.exp(epsilons + loss.mu_lower_log_cdf(x))
+
+    return replace(_from_library(loss, outcomes), delta=delta)
 
 
 def laplace(noise_multiplier: float, direction: Direction, rate: float = 1.0) -> Profile:
@@ -203,13 +214,31 @@ def _adjacency(direction: Direction) -> Any:
     return AdjacencyType[direction.upper()]
 
 
-def _from_library(loss: Any) -> Profile:
+def _from_library(loss: Any, outcomes: Callable[[Floats], Floats] | None = None) -> Profile:
+    """The library's profile. `outcomes` inverts the loss, point by point if not given."""
     bounds = loss.connect_dots_bounds()
+    outcomes = outcomes or (lambda epsilons: np.array([loss.inverse_privacy_loss(e) for e in epsilons]))
 
     def tails(epsilons: Floats) -> tuple[Floats, Floats]:
         inside = (epsilons > bounds.epsilon_lower) & (epsilons <= bounds.epsilon_upper)
         x = np.where(epsilons > bounds.epsilon_upper, -np.inf, np.inf)  # the library's losses fall with x
-        x[inside] = [loss.inverse_privacy_loss(epsilon) for epsilon in epsilons[inside]]
+        x[inside] = outcomes(epsilons[inside])
         return loss.mu_upper_cdf(x), np.exp(loss.mu_lower_log_cdf(x))
 
     return Profile(bounds.epsilon_lower, bounds.epsilon_upper, loss.get_delta_for_epsilon, tails)
+
+
+def _replace_outcomes(epsilons: Floats, noise_multiplier: float, rate: float) -> Floats:
+    """x with ln(P(x)/Q(x)) = ε for P, Q = (1−rate) N(0, z²) + rate N(∓1, z²): z² (asinh(−a sinh(ε/2)) − ε/2).
+
+    a = e^(1/(2z²)) (1−rate)/rate can overflow, so that asinh(e^y) is taken in log space.
+    """
+    half = np.abs(epsilons) / 2
+    log_a = 0.5 / noise_multiplier**2 + math.log1p(-rate) - math.log(rate)
+    with np.errstate(divide="ignore"):  # ε = 0 is y = −∞ and asinh 0
+        y = log_a + half + np.log(-np.expm1(-2 * half) / 2)
+    large = np.maximum(y, 0.0)
+    asinh = np.where(
+        y > 0, large + np.log1p(np.sqrt(1 + np.exp(-2 * large))), np.arcsinh(np.exp(np.minimum(y, 0)))
+    )
+    return -(noise_multiplier**2) * np.sign(epsilons) * (asinh + half)
