@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from coterie import _check
 from coterie.errors import InputError
 from coterie.program import Program
-from coterie.protocols import async_learner, dual_averaging
+from coterie.protocols import async_learner, dual_averaging, push_sum
 from coterie.protocols.task import CALIBRATIONS, Calibration, Task
 
 
@@ -28,6 +28,7 @@ def _row(module: ModuleType) -> Protocol:
 PROTOCOLS: dict[str, Protocol] = {
     "async_learner": _row(async_learner),
     "dual_averaging": _row(dual_averaging),
+    "push_sum": _row(push_sum),
 }
 
 

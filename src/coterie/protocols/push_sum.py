@@ -1,0 +1,341 @@
+"""Stochastic gradient push with private gradients (AdaD²P and its rivals; Assran et al. 2019 without noise).
+
+    x_i ← Σ_j P_ij (x_j − γ g̃_j),   w_i ← Σ_j P_ij w_j,   z_i = x_i / w_i,   g̃_j: noisy gradient at z_j
+
+Column-stochastic P over any schedule of digraphs that is strongly connected over a window; the weights w undo
+what uneven digraphs do to x. Released: x_j − γ g̃_j and w_j, once a round; so g̃_j is what must be private.
+
+Policies, by what scales the noise:
+    none      no noise (SGP)
+    constant  σ G, G the largest norm of non-private runs on the same records (ConstD²P)
+    clipped   σ C, gradients clipped to C (ClipD²P)
+    adaptive  σ ‖g‖ of this very gradient (AdaD²P): its variance gives the record away, certified as infinite
+    tracked   ours: σ C_t, gradients clipped to a public C_t ≤ C that follows a quantile of their norms, by
+              noisy counts (Andrew et al. 2021) that are released, and charged, beside the gradients
+
+Departures. As published (`calibration="paper"`), one random record a step and σ given directly: the paper's
+σ = c₂ √(K ln(1/δ)) / (J ε) leaves c₂ open. By default (`"certified"`, tracked), all records in each round, σ
+calibrated to the owner's budget, owners weigh in proportion to their public sizes, the model is a running
+average of z_i. ln C_t is one more coordinate of the push-sum: owners agree on it as they do on the model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie import _check
+from coterie._types import Array, PyTree
+from coterie.accounting import Claim
+from coterie.errors import InputError
+from coterie.mechanisms import FixedSize, FullBatch, Poisson, ReleasePlan
+from coterie.mechanisms.clipping import Clipped
+from coterie.problems.problem import Problem, clipped
+from coterie.program import Batch, Context, Program, Rounds, State
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
+from coterie.topologies import check_push_sum
+
+Policy: TypeAlias = Literal["none", "constant", "clipped", "adaptive", "tracked"]
+_DEFAULT: dict[Calibration, Policy] = {"certified": "tracked", "paper": "adaptive", "noiseless": "none"}
+_ALLOWED: dict[Calibration, tuple[Policy, ...]] = {
+    "certified": ("tracked", "clipped"),
+    "paper": ("none", "constant", "clipped", "adaptive"),
+    "noiseless": get_args(Policy),
+}
+
+ROUNDS, STEP = 2200, 0.03  # the paper's MNIST experiment
+RADIUS = 10.0  # guess of the distance from the start to the optimum; enters the step only
+AVERAGING = 8.0  # the running average gives round t of T a weight near (t/T)⁸ (Shamir & Zhang 2013)
+FASTEST = 0.2  # ln C_t moves by at most this times the count's error a round (Andrew et al. 2021)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What may be set; None means chosen for the budget (certified) or as published (paper)."""
+
+    policy: Policy | None = None
+    rounds: int | None = None
+    step: float | None = None  # γ
+    rate: float | None = None  # certified: Poisson sampling rate; None: all records in each round
+    sigma: float = 0.05  # paper: noise scale, relative to ‖g‖, G or C
+    gradient_bound: float = 3.5  # paper, constant: G as published for MNIST
+    quantile: float = 0.8  # tracked: part of the records that C_t leaves unclipped
+    count_share: float = 0.01  # tracked: part of the privacy (of 1/z²) spent on counting them
+
+
+class Numbers(NamedTuple):
+    """One row for each owner: (owners,) arrays."""
+
+    clip_norm: Array  # C; C_t starts there and never exceeds it
+    step: Array  # γ
+    weight: Array  # what a released sum is multiplied with: the owner's weight over its public count
+    share: Array  # the owner's weight
+    bound: Array  # G
+    quantile: Array
+    count_share: Array
+    track: Array  # how fast ln C_t follows
+    averaging: Array  # inf: the model is the last z
+
+
+class Public(NamedTuple):
+    """An owner's state, all of it made of messages."""
+
+    x: PyTree
+    w: Array
+    log_threshold: PyTree  # w ln C_t, mixed as x is; () unless tracked
+    average: PyTree
+
+
+class Message(NamedTuple):
+    """What leaves an owner in a round."""
+
+    x: PyTree
+    w: Array
+    log_threshold: PyTree
+
+
+class Info(NamedTuple):
+    """Public by-products of a round."""
+
+    weight: Array  # w, after mixing
+    threshold: Array  # the clip norm of the next round; inf where nothing is clipped
+
+
+class Noise(NamedTuple):
+    """Shapes of one emit's unit noise."""
+
+    gradient: PyTree
+    count: PyTree  # () unless tracked
+
+
+def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
+    """The protocol for this task.
+
+    Guarantee: with `calibration="certified"` every owner's whole transcript, counts included, meets its own
+    (ε, δ) under replace-one adjacency; the plan's event is what is executed.
+    """
+    policy = _policy(settings, calibration)
+    check_push_sum(task.topology)
+    if task.problem.penalty.name in ("ball", "box"):
+        raise InputError(
+            f"penalty={task.problem.penalty.name!r}: push_sum follows gradients and never projects. "
+            "Use 'l2', or protocol 'dual_averaging'."
+        )
+    tuned = calibration == "certified" or policy == "tracked"
+    plan = _tuned(task, settings, policy) if tuned else _published(task, settings, policy)
+    if calibration == "noiseless":
+        plan = replace(plan, noise="none", flaw="")
+    return Program(
+        functions=_functions(task.problem, policy),
+        plan=plan,
+        numbers=_numbers(task, settings, plan, policy),
+        params=task.params,
+        schedule=plan.releases[0],
+        claim=_claim(task, plan, policy),
+    )
+
+
+@lru_cache(maxsize=64)
+def _functions(problem: Problem, policy: Policy) -> Rounds:
+    """Cached, so that equal settings are the same functions and compile once."""
+    tracked = policy == "tracked"
+
+    def threshold(log_threshold: PyTree, w: Array, numbers: Numbers) -> Array:
+        if tracked:
+            return jnp.exp(log_threshold / w)
+        return numbers.clip_norm if policy == "clipped" else jnp.full_like(numbers.clip_norm, jnp.inf)
+
+    def noise_unit(clip: Array, found: Clipped, mask: Array, numbers: Numbers) -> Array:
+        """What the noise multiplier is relative to, for the sum of gradients."""
+        if policy == "tracked":
+            return clip / jnp.sqrt(1.0 - numbers.count_share)
+        if policy == "clipped":
+            return clip
+        return numbers.bound if policy == "constant" else jnp.sum(found.norms * mask)  # the one record's
+
+    def init(params: PyTree, ctx: Context) -> State:
+        start = jnp.log(ctx.numbers.clip_norm) if tracked else ()
+        return State(Public(params, jnp.float32(1.0), start, params), ())
+
+    def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[Message, PyTree]:
+        # Sensitivity, tracked: in units of noise / the plan's multiplier, a record contributes the pair
+        # (√(1−s) clip(g)/C_t, √s (2b − 1)) with b = [‖g‖ ≤ C_t], s = count_share: norm ≤ √((1−s) + s) = 1. So
+        # the pair of sums moves by ≤ 1 when it is added and by ≤ 2 when it is replaced: one Gaussian release.
+        # Clipped: clip(g)/C alone, by the same argument. The noise is added before the public weight.
+        public, numbers = state.public, ctx.numbers
+        z = _debiased(public.x, public.w)
+        clip = threshold(public.log_threshold, public.w, numbers)
+        found = clipped(problem, z, batch, clip)
+        scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(clip, found, batch.mask, numbers)
+        x = jax.tree.map(
+            lambda x, g, unit, h: x - numbers.step * (numbers.weight * (g + scale * unit) + h),
+            public.x,
+            found.total,
+            noise.gradient,
+            problem.penalty.gradient(z),
+        )
+        if not tracked:
+            return Message(x, public.w, ()), ()
+        below = jnp.where(found.norms <= clip, 0.5, -0.5)  # centred: moves by at most 1 when replaced
+        spread = ctx.noise_scale / (2.0 * jnp.sqrt(numbers.count_share))
+        count = jnp.sum(batch.mask * below) + spread * noise.count
+        error = numbers.weight * count + numbers.share * (0.5 - numbers.quantile)
+        return Message(x, public.w, public.log_threshold - numbers.track * error), ()
+
+    def absorb(public: Public, own: Message, mixed: Message, ctx: Context) -> tuple[Public, Info]:
+        del own
+        z = _debiased(mixed.x, mixed.w)
+        new = 1.0 / (1.0 + (ctx.step.astype(jnp.float32) - 1.0) / (ctx.numbers.averaging + 1.0))
+        average = jax.tree.map(lambda old, now: (1.0 - new) * old + new * now, public.average, z)
+        # Held at ln C, so that a threshold that follows growing gradients never lets a run diverge.
+        held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.clip_norm)) if tracked else ()
+        info = Info(mixed.w, threshold(held, mixed.w, ctx.numbers))
+        return Public(mixed.x, mixed.w, held, average), info
+
+    return Rounds(init, emit, absorb, lambda public: public.average)
+
+
+def _debiased(x: PyTree, w: Array) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf / w, x)
+
+
+def _policy(settings: Settings, calibration: Calibration) -> Policy:
+    policy = settings.policy or _DEFAULT[calibration]
+    _check.one_of("policy", policy, get_args(Policy))
+    if policy not in _ALLOWED[calibration]:
+        why = "was not published" if calibration == "paper" else "has no finite certificate"
+        raise InputError(
+            f"policy={policy!r}: {why}, so not for calibration={calibration!r}. "
+            f"Use one of: {', '.join(_ALLOWED[calibration])}."
+        )
+    return policy
+
+
+def _published(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
+    """One record a step; contributions and noise in units of ‖g‖, G or C."""
+    rounds = _check.count("rounds", ROUNDS if settings.rounds is None else settings.rounds)
+    return ReleasePlan(
+        sampler=FixedSize(1),
+        clip_norm=1.0,
+        noise="none" if policy == "none" else "gaussian",
+        noise_multiplier=(_check.positive("sigma", settings.sigma),) * task.owners,
+        releases=(rounds,) * task.owners,
+        sizes=task.sizes,
+        noise_like=Noise(params_like(task.params), ()),
+        flaw=_flaw(policy, min(task.sizes), rounds),
+    )
+
+
+def _flaw(policy: Policy, size: int, rounds: int) -> str:
+    if policy == "constant":
+        return (
+            "G is the largest gradient norm of non-private runs on the same records, released uncharged, "
+            "and nothing clips a record to it"
+        )
+    if policy == "adaptive":
+        # A record with gradient zero gets no noise at all; its neighbour shows as soon as it is drawn once.
+        drawn = 1 - (1 - 1 / size) ** rounds
+        return (
+            "the noise's scale is the norm of the private gradient itself: neighbours are told apart by the "
+            f"variance alone, with no finite ε for any δ < 1 − (1 − 1/J)^K = {drawn:.2g}"
+        )
+    return ""
+
+
+def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
+    """Large batches and the least noise that each budget allows; contributions in units of the threshold."""
+    rounds = _check.count("rounds", 100 if settings.rounds is None else settings.rounds)
+    count = jax.ShapeDtypeStruct((), jnp.float32) if policy == "tracked" else ()
+    plan = ReleasePlan(
+        sampler=_sampler(task, settings),
+        clip_norm=1.0,
+        noise="gaussian",
+        noise_multiplier=(1.0,) * task.owners,
+        releases=(rounds,) * task.owners,
+        sizes=task.sizes,
+        noise_like=Noise(params_like(task.params), count),
+    )
+    return calibrated(plan, task)
+
+
+def _sampler(task: Task, settings: Settings) -> FullBatch | Poisson:
+    if settings.rate is None:
+        return FullBatch()
+    rate = _check.probability("rate", settings.rate)
+    largest = max(task.sizes) * rate
+    return Poisson(rate, math.ceil(largest + 6 * math.sqrt(largest) + 6))
+
+
+def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:
+    tuned = not isinstance(plan.sampler, FixedSize)
+    share = np.array(task.sizes) / np.mean(task.sizes) if tuned else np.ones(task.owners)
+    weight = share / np.array([plan.sampler.expected(size) for size in task.sizes])
+    spent = _check.probability("count_share", settings.count_share) if policy == "tracked" else 0.0
+    # Noise of the owners' mean gradient, a coordinate, in units of the threshold.
+    noise = 0.0 if plan.noise == "none" else float(np.linalg.norm(weight * plan.noise_scale)) / task.owners
+    chosen = _step(task, plan.releases[0], noise / math.sqrt(1 - spent)) if tuned else STEP
+    rows = {
+        "clip_norm": task.clip_norm,
+        "step": _check.positive("step", chosen if settings.step is None else settings.step),
+        "weight": weight,
+        "share": share,
+        "bound": _check.positive("gradient_bound", settings.gradient_bound),
+        "quantile": _check.probability("quantile", settings.quantile),
+        "count_share": spent,
+        "track": _track(noise / (2 * math.sqrt(spent))) if policy == "tracked" else 0.0,
+        "averaging": AVERAGING if tuned else math.inf,
+    }
+    return Numbers(**per_owner(task.owners, rows))
+
+
+def _step(task: Task, rounds: int, noise: float) -> float:
+    """The smaller of 1 / smoothness and R / (noise √T), where SGD's bound R²/2γT + γ noise²/2 is smallest.
+
+    Features lie in the ball that makes `clip_norm` the bound of a linear model; a network's in the unit ball.
+    """
+    problem = task.problem
+    bounded = problem.model.is_linear and math.isfinite(problem.loss.lipschitz)
+    reach = task.clip_norm / problem.loss.lipschitz if bounded else 1.0
+    smoothness = problem.loss.smoothness * reach**2 + problem.penalty.smoothness
+    spread = noise * task.clip_norm * math.sqrt(task.dimension)
+    if not math.isfinite(smoothness):  # a kink: the subgradient's own size takes the place of curvature
+        smoothness, spread = 0.0, math.hypot(spread, task.clip_norm)
+    return 1.0 / max(smoothness, spread * math.sqrt(rounds) / RADIUS)
+
+
+def _track(spread: float) -> float:
+    """How fast ln C_t follows a mean fraction with noise of this std: never so fast that it walks away.
+
+    A step η leaves ln C_t a variance near η spread² / (2 F'), F' ≈ 0.3 being the share of norms in a unit of
+    ln C: below 0.2² for η = 0.02 / spread².
+    """
+    return min(FASTEST, 0.02 / max(spread, 1e-6) ** 2)
+
+
+def _claim(task: Task, plan: ReleasePlan, policy: Policy) -> Claim:
+    """Proposition 2 solved for ε, up to the constant that it leaves open."""
+    note = "no noise: the proposition does not speak of it"
+    if policy == "tracked":
+        note = "not in the paper: tracked thresholds are ours"
+    elif plan.noise != "none":
+        rounds, size, sigma = plan.releases[0], min(task.sizes), min(plan.noise_multiplier)
+        factor = math.sqrt(rounds * math.log(1 / task.delta)) / (size * sigma)
+        note = (
+            f"ε = c₂ × {factor:.3g} for one record a step, with c₂ unspecified, "
+            f"and for ε < c₁ × {rounds / size**2:.2g} only, with c₁ unspecified"
+        )
+    return Claim(
+        epsilon=None,
+        delta=task.delta,
+        relation="replace_one",
+        unit="record",
+        view="public transcript",
+        source="AdaD²P, Proposition 2",
+        note=note,
+    )
