@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 class Shards(NamedTuple):
     """Everyone's private records, padded to the largest owner. Only engines hold one.
 
-    x: (owners, rows, ...) features; y: (owners, rows) targets; count: (owners,) int32, how many rows are real.
+    x: (owners, rows, ...) features; y: (owners, rows) targets; counts: (owners,) int32, how many rows are real.
     """
 
     x: Array
     y: Array
-    count: Array
+    counts: Array
 
 
 class Batch(NamedTuple):

@@ -87,7 +87,7 @@ def test_shards_are_padded_and_hold_the_right_rows():
     shards = to_shards(data.x, data.y, parts)
     assert shards.x.shape == (3, 4, 2)
     assert shards.x.dtype == np.float32
-    assert shards.count.tolist() == [4, 4, 3]
+    assert shards.counts.tolist() == [4, 4, 3]
     assert np.array_equal(shards.x[2][:3], data.x[parts.rows[2]])
     assert not shards.x[2][3].any()
     assert np.array_equal(shards.y[1], data.y[parts.rows[1]])

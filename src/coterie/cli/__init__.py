@@ -1,1 +1,23 @@
 """The command line. Modules load only when their command runs, so that help is quick."""
+
+from __future__ import annotations
+
+import typer
+
+from coterie.cli import data
+from coterie.cli.run import run
+
+app = typer.Typer(
+    name="coterie",
+    help="Train one model over data that stays with its owners, and see what the privacy really was.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.add_typer(data.app, name="data")
+
+
+def main() -> None:
+    """Entry point of the `coterie` command."""
+    app()

@@ -107,7 +107,9 @@ def compile_key(program: Program, shards: Shards, mixer: Mixer | None, transcrip
     """What the compiled program is looked up by; checks that the parts fit together."""
     owners = shards.x.shape[0]
     if len(program.plan.sizes) != owners:
-        raise InputError(f"the plan is for {len(program.plan.sizes)} owners, the data has {owners}: must be equal.")
+        raise InputError(
+            f"the plan is for {len(program.plan.sizes)} owners, the data has {owners}: must be equal."
+        )
     if isinstance(program.functions, Rounds) and mixer is None:
         raise InputError("mixer=None: a protocol of rounds needs a topology to mix over.")
     return Static(
@@ -141,7 +143,9 @@ def _ticks(program: Program) -> tuple[Tick, np.ndarray]:
     if isinstance(program.functions, Rounds):
         rounds = int(program.schedule)
         if rounds < 1 or rounds > releases.min():
-            raise InputError(f"rounds={rounds}: must be between 1 and the plan's {releases.min()} releases an owner.")
+            raise InputError(
+                f"rounds={rounds}: must be between 1 and the plan's {releases.min()} releases an owner."
+            )
         step = jnp.arange(1, rounds + 1, dtype=jnp.int32)
         return Tick(step, step - 1, step - 1, jnp.ones(rounds, bool)), np.full(len(releases), rounds)
     owner = np.asarray(program.schedule, np.int32)
@@ -183,7 +187,7 @@ def _advance_rounds(static: Static, block: int, world: World, carry: State, tick
         noise = jax.vmap(partial(noises.unit_noise, static.noise))(fold(world.noise_keys, tick.step))
         keys = fold(world.sampling_keys, tick.step)
         sample = jax.vmap(lambda key, count: static.sampler.draw(key, rows, count, tick.turn))(
-            keys, world.shards.count
+            keys, world.shards.counts
         )
         return noise, sample, fold(world.coin_keys, tick.step)
 
@@ -208,7 +212,7 @@ def _advance_visits(static: Static, block: int, world: World, carry: tuple, tick
         rows = world.shards.x.shape[1]
         key = partial(_folded, owner=tick.owner, step=tick.step)
         noise = noises.unit_noise(static.noise, key(world.noise_keys))
-        count = world.shards.count[tick.owner]
+        count = world.shards.counts[tick.owner]
         sample = static.sampler.draw(key(world.sampling_keys), rows, count, tick.turn)
         batch = None if sample is None else _pick_from(world.shards, tick.owner, sample)
         return noise, batch, key(world.coin_keys)
@@ -227,7 +231,9 @@ def _advance_visits(static: Static, block: int, world: World, carry: tuple, tick
         message = jax.tree.map(lambda leaf: jnp.where(tick.live, leaf, jnp.zeros_like(leaf)), message)
         settled, info = functions.settle(register, message, context)
         hold = partial(jax.tree.map, partial(jnp.where, tick.live))
-        everyones = jax.tree.map(lambda all_, new: all_.at[tick.owner].set(new), everyones, hold(kept, private))
+        everyones = jax.tree.map(
+            lambda all_, new: all_.at[tick.owner].set(new), everyones, hold(kept, private)
+        )
         return (hold(settled, register), everyones), (info, message if static.transcript else None)
 
     return _in_blocks(step, draw, carry, ticks, block)
@@ -269,7 +275,7 @@ def _everything(shards: Shards) -> Batch:
 
 
 def _masked(one: Shards) -> Batch:
-    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.count).astype(jnp.float32))
+    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32))
 
 
 def _pick(one: Shards, sample: PyTree) -> Batch:

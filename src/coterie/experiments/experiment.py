@@ -18,6 +18,7 @@ class Experiment:
     data: str = "census"  # a known data set, or the path of a CSV, Parquet or NPZ file
     target: str | None = None  # columns of a user's own file
     owner_column: str | None = None
+    bounds: str | None = None  # TOML or JSON file of the columns' public ranges
     owners: int | None = None  # None: the data's natural owners
     partition: str | None = None
     features: str | None = None
@@ -77,11 +78,24 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
 def _epsilons(value: Any, source: str) -> tuple[float, ...]:
     values = value if isinstance(value, (list, tuple)) else [value]
     if not values or not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in values):
-        raise InputError(f"{source}: epsilon={value!r}: must be a number or a list of numbers, one for each owner.")
+        raise InputError(
+            f"{source}: epsilon={value!r}: must be a number or a list of numbers, one for each owner."
+        )
     return tuple(float(one) for one in values)
 
 
-_TEXT = {"protocol", "data", "target", "owner_column", "partition", "features", "loss", "penalty", "model"}
+_TEXT = {
+    "protocol",
+    "data",
+    "target",
+    "owner_column",
+    "bounds",
+    "partition",
+    "features",
+    "loss",
+    "penalty",
+    "model",
+}
 _TEXT |= {"topology", "calibration", "engine"}
 _WHOLE = {"owners", "hidden", "gossip_steps", "seed"}
 _REAL = {"strength", "delta"}
@@ -97,5 +111,13 @@ def _check_type(key: str, value: Any, source: str) -> None:
         or key == "epsilon"
     )
     if not fine:
-        kind = "text" if key in _TEXT else "a whole number" if key in _WHOLE else "a number" if key in _REAL else "a table"
+        kind = (
+            "text"
+            if key in _TEXT
+            else "a whole number"
+            if key in _WHOLE
+            else "a number"
+            if key in _REAL
+            else "a table"
+        )
         raise InputError(f"{source}: {key}={value!r}: must be {kind}.")

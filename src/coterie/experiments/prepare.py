@@ -23,6 +23,7 @@ from coterie.protocols import Task
 from coterie.topologies import build as build_topology
 
 LOSSES = {"binary": "logistic", "multiclass": "softmax", "regression": "huber"}
+FILES = (".csv", ".parquet", ".npz")
 MODELS = ("linear", "two_layer")
 
 
@@ -61,20 +62,23 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 
 
 def _load(experiment: Experiment, data_dir: Path | None) -> Table:
-    if experiment.data in datasets.DATASETS or experiment.data.startswith("openml:"):
-        return datasets.load(experiment.data, data_dir)
-    if Path(experiment.data).suffix.lower() in datasets.FILE_SUFFIXES:
+    data, bounds = experiment.data, experiment.bounds
+    if data in datasets.DATASETS:
+        return datasets.load(data, data_dir)
+    if data.startswith("openml:"):
+        return datasets.load_openml(data, experiment.owner_column, bounds)
+    if Path(data).suffix.lower() in FILES:
         if experiment.target is None:
-            raise InputError(f"target=None: name the column of {experiment.data} that is to be learnt.")
-        return datasets.load_file(Path(experiment.data), experiment.target, experiment.owner_column)
+            raise InputError(f"target=None: name the column of {data} that is to be learnt (--target).")
+        return datasets.load_file(data, experiment.target, experiment.owner_column, bounds=bounds)
     known = ", ".join(sorted(datasets.DATASETS))
     raise InputError(
-        f"data={experiment.data!r}: unknown. Name a CSV, Parquet or NPZ file, 'openml:NAME', or one of: {known}."
+        f"data={data!r}: unknown. Name a CSV, Parquet or NPZ file, 'openml:NAME', or one of: {known}."
     )
 
 
 def _default_features(table: Table) -> str:
-    return "pool,ball" if table.x.ndim > 2 else "scale,ball"
+    return "gradients,ball" if table.x.ndim > 2 else "ball"
 
 
 def _problem(experiment: Experiment, table: Table, dim: int) -> Problem:
@@ -91,5 +95,7 @@ def _budgets(epsilon: tuple[float, ...], owners: int) -> tuple[float, ...]:
     if len(epsilon) == 1:
         return epsilon * owners
     if len(epsilon) != owners:
-        raise InputError(f"epsilon has {len(epsilon)} entries for {owners} owners: give one for all, or one each.")
+        raise InputError(
+            f"epsilon has {len(epsilon)} entries for {owners} owners: give one for all, or one each."
+        )
     return epsilon

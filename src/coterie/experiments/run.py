@@ -53,7 +53,13 @@ class Result:
     @property
     def metric(self) -> str:
         """The metric's name."""
-        return metric_for(self.prepared.table.task).name
+        return metric_for(self.prepared.table.task).__name__
+
+    @property
+    def oracle(self) -> list[str]:
+        """Which of the metric's values no owner released: for the researcher's eyes only."""
+        ours = [] if self.prepared.table.test_is_public else ["joint"]
+        return [*ours, "local_only", "central"]
 
     @property
     def sizes(self) -> np.ndarray:
@@ -85,14 +91,18 @@ class Result:
                 "joint": self.joint,
                 "local_only": self.local_mean,
                 "central": self.central,
-                "oracle": ["local_only", "central"],
+                "oracle": self.oracle,
             },
             "privacy": {
                 "relation": worst.relation,
                 "unit": worst.unit,
                 "view": worst.view,
                 "delta": task.delta,
-                "budget_epsilon": {"min": min(task.epsilon), "max": max(task.epsilon), "per_owner": list(task.epsilon)},
+                "budget_epsilon": {
+                    "min": min(task.epsilon),
+                    "max": max(task.epsilon),
+                    "per_owner": list(task.epsilon),
+                },
                 "claimed_epsilon": self.claim.to_json()["epsilon"],
                 "claim": self.claim.to_json(),
                 "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
@@ -134,10 +144,21 @@ def run(
     total = program.schedule if isinstance(program.schedule, int) else len(program.schedule)
     every = max(1, total // POINTS)
     trace = simulate(
-        program, prepared.shards, mixer, seed=experiment.seed, every=every, probe=look, progress=say("training")
+        program,
+        prepared.shards,
+        mixer,
+        seed=experiment.seed,
+        every=every,
+        probe=look,
+        progress=say("training"),
     )
     local = simulate(
-        alone(task), prepared.shards, topologies.identity(), seed=experiment.seed + 1, probe=look, progress=say("local only")
+        alone(task),
+        prepared.shards,
+        topologies.identity(),
+        seed=experiment.seed + 1,
+        probe=look,
+        progress=say("local only"),
     )
     curve, disagreement = trace.probes
     return Result(
@@ -165,14 +186,16 @@ def _probe(prepared: Prepared) -> Callable[[PyTree], tuple[np.ndarray, np.ndarra
 
     def look(models: PyTree) -> tuple[np.ndarray, np.ndarray]:
         scores, apart = _scores(problem, models, x)
-        return np.array([metric.of(one, y) for one in np.asarray(scores)]), np.asarray(apart)
+        return np.array([metric(one, y) for one in np.asarray(scores)]), np.asarray(apart)
 
     return look
 
 
 def _scores_of(problem: Problem, models: PyTree, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     scores = jax.vmap(problem.model.scores, (0, None))(models, x)
-    spread = [jnp.sum((leaf - leaf.mean(0, keepdims=True)) ** 2) / leaf.shape[0] for leaf in jax.tree.leaves(models)]
+    spread = [
+        jnp.sum((leaf - leaf.mean(0, keepdims=True)) ** 2) / leaf.shape[0] for leaf in jax.tree.leaves(models)
+    ]
     return scores, jnp.sqrt(sum(spread, jnp.float32(0)))
 
 
@@ -182,7 +205,7 @@ _scores = jax.jit(_scores_of, static_argnums=0)
 def _central(prepared: Prepared) -> float:
     """Oracle: the non-private optimum over everyone's records."""
     shards, problem = prepared.shards, prepared.task.problem
-    mask = np.arange(shards.x.shape[1]) < np.asarray(shards.count)[:, None]
+    mask = np.arange(shards.x.shape[1]) < np.asarray(shards.counts)[:, None]
     params = central_optimum(problem, np.asarray(shards.x)[mask], np.asarray(shards.y)[mask])
     scores = problem.model.scores(params, jnp.asarray(prepared.x_test))
-    return float(metric_for(prepared.table.task).of(np.asarray(scores), np.asarray(prepared.y_test)))
+    return float(metric_for(prepared.table.task)(np.asarray(scores), np.asarray(prepared.y_test)))

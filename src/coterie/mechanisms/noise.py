@@ -5,7 +5,7 @@ A shared key lets anyone regenerate everyone's noise: right inside one trust dom
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ class NoiseSpec(NamedTuple):
     """What one emit is handed, hashable so that it is static under `jit`."""
 
     kind: NoiseKind
-    tree: jax.tree_util.PyTreeDef
+    tree: Any  # jax.tree_util.PyTreeDef
     shapes: tuple[tuple[int, ...], ...]
 
     @property

@@ -36,8 +36,11 @@ class ReleasePlan:
     noise_like: PyTree  # shapes (jax.ShapeDtypeStruct) of the unit noise handed to one emit
     relation: str = "replace_one"
     view: str = "public transcript"  # what the adversary sees, in the words that a certificate prints
-    charged: tuple[float, ...] | None = None  # noise over clip_norm that this view faces; None: the owner's own
+    charged: tuple[float, ...] | None = (
+        None  # noise over clip_norm that this view faces; None: the owner's own
+    )
     extra: tuple[DpEvent, ...] | None = None  # for each owner, what else leaves it: charged on top
+    quorum: int = 0  # fewest owners whose noise `charged` relies on: with fewer, the sum is not released
     flaw: str = ""  # why no finite guarantee holds, if none does: certifies as infinite with this reason
 
     def __post_init__(self) -> None:
@@ -60,6 +63,8 @@ class ReleasePlan:
         multiplier = (self.charged or self.noise_multiplier)[owner]
         if self.flaw or self.noise == "none" or multiplier <= 0:
             return dp.NonPrivateDpEvent()
-        release = dp.GaussianDpEvent(multiplier) if self.noise == "gaussian" else dp.LaplaceDpEvent(multiplier)
+        release = (
+            dp.GaussianDpEvent(multiplier) if self.noise == "gaussian" else dp.LaplaceDpEvent(multiplier)
+        )
         event = self.sampler.event(release, self.sizes[owner], self.releases[owner])
         return event if self.extra is None else dp.ComposedDpEvent([event, self.extra[owner]])

@@ -82,7 +82,9 @@ class FixedSize:
         from dp_accounting import SampledWithoutReplacementDpEvent, SelfComposedDpEvent
 
         if self.batch > size:
-            raise InputError(f"batch={self.batch}: must be <= the owner's {size} records. Use a smaller batch.")
+            raise InputError(
+                f"batch={self.batch}: must be <= the owner's {size} records. Use a smaller batch."
+            )
         return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(size, self.batch, release), releases)
 
 
@@ -116,7 +118,9 @@ class Poisson:
         if self.cap >= size:
             return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self.rate, release), releases)
         if not isinstance(release, dp.GaussianDpEvent):
-            raise InputError(f"cap={self.cap}: capped Poisson sampling is certified for Gaussian noise only. Use cap={size}.")
+            raise InputError(
+                f"cap={self.cap}: capped Poisson sampling is certified for Gaussian noise only. Use cap={size}."
+            )
         event = dp.TruncatedSubsampledGaussianDpEvent(size, self.rate, self.cap, release.noise_multiplier)
         return dp.SelfComposedDpEvent(event, releases)
 
@@ -151,7 +155,38 @@ class OnePass:
         return release if releases else NoOpDpEvent()
 
 
-Sampler: TypeAlias = FullBatch | FixedSize | Poisson | OnePass
+@dataclass(frozen=True)
+class Passes:
+    """Disjoint batches of `batch` records in stored order, from the start again once all were seen."""
+
+    batch: int
+
+    def cost(self, rows: int) -> int:
+        """How many random numbers one draw takes."""
+        del rows
+        return 0
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
+        """The owner's next batch; the last one of a pass may be short."""
+        del key, rows
+        first = turn % ((count + self.batch - 1) // self.batch) * self.batch
+        positions = first + jnp.arange(self.batch)
+        return Draw(jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32))
+
+    def expected(self, size: int) -> float:
+        """Exactly `batch`, public."""
+        del size
+        return float(self.batch)
+
+    def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
+        """One release for each pass begun: batches of one pass are disjoint, so they compose in parallel."""
+        from dp_accounting import SelfComposedDpEvent
+
+        batches = -(-size // self.batch)
+        return SelfComposedDpEvent(release, -(-releases // batches))
+
+
+Sampler: TypeAlias = FullBatch | FixedSize | Poisson | OnePass | Passes
 
 
 def _smallest(key: Array, rows: int, count: Array, batch: int) -> tuple[Array, Array]:

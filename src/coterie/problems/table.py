@@ -26,7 +26,7 @@ class Table:
     task: Task
     x: np.ndarray  # (rows, dim) float32, or (rows, height, width[, channels]) for images
     y: np.ndarray  # (rows,)
-    x_test: np.ndarray  # declared public: metrics on it cost no privacy
+    x_test: np.ndarray  # declared public unless `test_is_public` says otherwise
     y_test: np.ndarray
     columns: tuple[str, ...]
     bounds: np.ndarray  # (dim, 2) public lowest and highest value of each column; (1, 2) for images
@@ -34,5 +34,6 @@ class Table:
     classes: tuple[str, ...] = ()
     owner: np.ndarray | None = None  # (rows,) natural owner of each row, as integer codes; -1: none
     owner_names: tuple[str, ...] = ()
+    test_is_public: bool = True  # False: test rows are owners' records, so a metric on them is an oracle's
     source: str = ""
     note: str = ""

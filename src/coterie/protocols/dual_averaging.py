@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -32,28 +32,33 @@ from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
 from coterie.topologies import check_gossip
 
+Variant: TypeAlias = Literal["liu", "duchi", "accelerated"]
 EPOCHS = 3  # the paper's experiments
 GAMMA = 20.0
+ROUNDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
-    variant: Literal["liu", "duchi"] = "liu"
+    variant: Variant | None = None  # None: liu, or accelerated where certified and the loss is smooth
     rounds: int | None = None
     rate: float | None = None  # Poisson sampling rate; None: all records in each round
     gamma: float | None = None
-    radius: float = 10.0  # guess of ‖x*‖, public; enters rounds and γ only
+    radius: float = 40.0  # guess of ‖x*‖, public; enters γ only
+    clip: float | None = (
+        None  # clip at this share of the gradient's bound; None: half of it for smooth classifiers
+    )
 
 
 class Numbers(NamedTuple):
-    """One row for each owner: (owners,) arrays."""
+    """One row for each owner: (owners,) arrays, of which a program sees its own entry."""
 
-    clip_norm: Array
-    weight: Array  # what a released sum is multiplied with: the owner's weight over its public count
-    gamma: Array  # γ(t) = gamma + gamma_root √t
-    gamma_root: Array
+    clip_norm: PyTree
+    weight: PyTree  # what a released sum is multiplied with: the owner's weight over its public count
+    gamma: PyTree  # γ(t) = gamma + gamma_root √t
+    gamma_root: PyTree
 
 
 class Public(NamedTuple):
@@ -61,7 +66,7 @@ class Public(NamedTuple):
 
     z: PyTree
     x: PyTree
-    total: PyTree  # Σ a(τ) x(τ)
+    average: PyTree  # a-weighted, the output
     weight: Array  # A(t)
 
 
@@ -71,24 +76,26 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     Guarantee: with `calibration="certified"` every owner's whole transcript meets its own (ε, δ) under
     replace-one adjacency; the plan's event is what is executed.
     """
-    _check.one_of("variant", settings.variant, ("liu", "duchi"))
     check_gossip(task.topology)
-    plan, gamma = _published(task, settings) if calibration != "certified" else _tuned(task, settings)
+    certified = calibration == "certified"
+    variant = settings.variant or _default_variant(task, certified)
+    _check.one_of("variant", variant, get_args(Variant))
+    plan, gamma = _tuned(task, settings, variant) if certified else _published(task, settings)
     if calibration == "noiseless":
         plan = replace(plan, noise="none")
     sampled = np.array([plan.sampler.expected(size) for size in plan.sizes])
-    share = np.array(task.sizes) / np.mean(task.sizes) if calibration == "certified" else np.ones(task.owners)
+    share = np.array(task.sizes) / np.mean(task.sizes) if certified else np.ones(task.owners)
     strength = task.problem.penalty.strong_convexity
     return Program(
-        functions=_functions(task.problem, settings.variant),
+        functions=_functions(task.problem, variant),
         plan=plan,
         numbers=per_owner(
             task.owners,
             Numbers(
-                clip_norm=task.clip_norm,
+                clip_norm=plan.clip_norm,
                 weight=share / sampled,
                 gamma=gamma,
-                gamma_root=math.sqrt(strength) if settings.variant == "duchi" else 0.0,
+                gamma_root=math.sqrt(strength) if variant == "duchi" else 0.0,
             ),
         ),
         params=task.params,
@@ -98,11 +105,11 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
 
 @lru_cache(maxsize=64)
-def _functions(problem: Problem, variant: str) -> Rounds:
+def _functions(problem: Problem, variant: Variant) -> Rounds:
     """Cached, so that equal settings are the same functions and compile once."""
 
     def a(step: Array) -> Array:
-        return step.astype(jnp.float32) if variant == "liu" else jnp.float32(1.0)
+        return jnp.float32(1.0) if variant == "duchi" else step.astype(jnp.float32)
 
     def point(z: PyTree, weight: Array, step: Array, numbers: Numbers) -> PyTree:
         gamma = numbers.gamma + numbers.gamma_root * jnp.sqrt(step.astype(jnp.float32))
@@ -115,9 +122,10 @@ def _functions(problem: Problem, variant: str) -> Rounds:
 
     def emit(state: State, batch: Batch, noise: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
         public: Public = state.public
+        query = public.x if variant != "accelerated" else _average(public, public.x, a(ctx.step))
         # One record moves this sum by at most clip_norm (2 clip_norm when replaced): each record's gradient is
         # clipped. The noise is added to the sum itself, before the public weight a(t) · share / count.
-        total = clipped_sum(problem, public.x, batch, ctx.numbers.clip_norm)
+        total = clipped_sum(problem, query, batch, ctx.numbers.clip_norm)
         weight = a(ctx.step) * ctx.numbers.weight
         message = jax.tree.map(
             lambda z, g, unit: z + weight * (g + ctx.noise_scale * unit), public.z, total, noise
@@ -127,14 +135,20 @@ def _functions(problem: Problem, variant: str) -> Rounds:
     def absorb(public: Public, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[Public, PyTree]:
         del own
         weight = public.weight + a(ctx.step)
-        total = jax.tree.map(lambda s, x: s + a(ctx.step) * x, public.total, public.x)
         x = point(mixed, weight + a(ctx.step + 1), ctx.step + 1, ctx.numbers)
-        return Public(mixed, x, total, weight), ()
+        entering = x if variant == "accelerated" else public.x
+        return Public(mixed, x, _average(public, entering, a(ctx.step)), weight), ()
 
     def model(public: Public) -> PyTree:
-        return jax.tree.map(lambda s: s / jnp.maximum(public.weight, 1.0), public.total)
+        return public.average
 
     return Rounds(init, emit, absorb, model)
+
+
+def _average(public: Public, x: PyTree, a: Array) -> PyTree:
+    """The running average after `x` enters with weight a."""
+    part = a / (public.weight + a)
+    return jax.tree.map(lambda mean, one: mean + part * (one - mean), public.average, x)
 
 
 def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, float]:
@@ -153,18 +167,22 @@ def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, float]:
     return plan, GAMMA if settings.gamma is None else settings.gamma
 
 
-def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, float]:
+def _default_variant(task: Task, certified: bool) -> Variant:
+    return "accelerated" if certified and math.isfinite(task.problem.loss.smoothness) else "liu"
+
+
+def _tuned(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePlan, float]:
     """Large batches, calibrated noise, and γ where the bound of the paper's Theorem 2 is smallest.
 
     With all records in each round the noise on the a-weighted mean of T gradients does not depend on T, so T is
-    only as large as convergence needs; γ balances distance (γ R² / 2A) against noise (Σ a² d σ² / 2γA) and stays
-    above T × smoothness, where steps on a smooth loss are stable.
+    only as large as convergence needs. γ balances distance (γ R² / 2A) against noise (Σ a² d σ² / 2γA), but stays
+    where steps are stable: a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2).
     """
-    rounds = _check.count("rounds", settings.rounds or 200)
+    rounds = _check.count("rounds", settings.rounds or ROUNDS)
     plan = calibrated(
         ReleasePlan(
             sampler=_sampler(task, settings),
-            clip_norm=task.clip_norm,
+            clip_norm=_share_of_bound(task, settings) * task.clip_norm,
             noise="gaussian",
             noise_multiplier=(1.0,) * task.owners,
             releases=(rounds,) * task.owners,
@@ -178,12 +196,25 @@ def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, float]:
     batch = np.array([plan.sampler.expected(size) for size in task.sizes])
     share = np.array(task.sizes) / sum(task.sizes)
     variance = task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
-    smoothness = task.problem.loss.smoothness * task.clip_norm**2
+    loss = task.problem.loss
+    smoothness = (
+        loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2
+        if math.isfinite(loss.lipschitz)
+        else math.inf
+    )
     if not math.isfinite(smoothness):  # a kink: the subgradient's own size takes the place of curvature
         variance, smoothness = variance + task.clip_norm**2, 0.0
-    moments = rounds**3 / 3 if settings.variant == "liu" else rounds
-    longest = rounds if settings.variant == "liu" else 1.0
+    moments = rounds if variant == "duchi" else rounds**3 / 3
+    longest = {"duchi": 1.0, "liu": rounds, "accelerated": 2.0}[variant]
     return plan, max(smoothness * longest, math.sqrt(moments * variance) / settings.radius)
+
+
+def _share_of_bound(task: Task, settings: Settings) -> float:
+    """Half the bound halves the noise; only badly misclassified records are clipped, and for a linear model the
+    clipped gradient is that of a convex loss that grows linearly there. Chosen on the embedded census data."""
+    if settings.clip is not None:
+        return _check.positive("clip", settings.clip)
+    return 0.5 if task.problem.loss.name in ("logistic", "softmax", "one_vs_all") else 1.0
 
 
 def _sampler(task: Task, settings: Settings) -> FullBatch | Poisson:

@@ -73,16 +73,24 @@ def per_owner(owners: int, numbers: PyTree) -> PyTree:
 def calibrated(plan: ReleasePlan, task: Task) -> ReleasePlan:
     """The plan with the least noise that each owner's budget allows.
 
-    Guarantee: for every owner, `certify(plan.event(owner), delta=task.delta)` is at most the owner's epsilon.
-    Owners with equal sizes, releases and budgets share one search.
+    Guarantee: for every owner, `certify(plan.event(owner), delta=task.delta, relation=plan.relation)` is at most
+    the owner's epsilon. Owners with equal sizes, releases, budgets and extra events share one search.
     """
     found: dict[tuple, float] = {}
-    for who in set(zip(plan.sizes, plan.releases, task.epsilon)):
-        size, releases, epsilon = who
-        one = replace(plan, sizes=(size,), releases=(releases,), noise_multiplier=(1.0,))
-        found[who] = accounting.calibrate(
-            lambda z, one=one: replace(one, noise_multiplier=(z,)).event(0), epsilon=epsilon, delta=task.delta
+    everyone = list(zip(plan.sizes, plan.releases, task.epsilon, plan.extra or (None,) * task.owners))
+    for who in set(everyone):
+        size, releases, epsilon, extra = who
+        one = replace(
+            plan,
+            sizes=(size,),
+            releases=(releases,),
+            noise_multiplier=(1.0,),
+            extra=None if extra is None else (extra,),
         )
-    return replace(
-        plan, noise_multiplier=tuple(found[who] for who in zip(plan.sizes, plan.releases, task.epsilon))
-    )
+        found[who] = accounting.calibrate(
+            lambda z, one=one: replace(one, noise_multiplier=(z,)).event(0),
+            epsilon=epsilon,
+            delta=task.delta,
+            relation=plan.relation,
+        )
+    return replace(plan, noise_multiplier=tuple(found[who] for who in everyone))

@@ -37,8 +37,8 @@ def load_file(
     """Read a table; `bounds` maps columns to public (low, high), or names a TOML or JSON file that does.
 
     A target of text, booleans or few whole numbers is a class; give it a range in `bounds` to make it a
-    quantity (regression), which needs one. A fifth of the rows, at random with a fixed seed, is declared
-    public test data.
+    quantity (regression), which needs one. A fifth of the rows, at random with a fixed seed, is held out for
+    testing; they are still somebody's records, so metrics on them are marked as an oracle's, for the researcher.
     """
     path = Path(path)
     frame = _read(path)
@@ -82,7 +82,7 @@ def _with_target(
     if column.isna().any():
         raise InputError(f"target={column.name!r}: row {_first(column.isna())} is empty. Remove such rows.")
     if span is not None:
-        return regression(name, encoded, _numbers(column), tuple(span), test, source=name, **owners)
+        return regression(name, encoded, _numbers(column), tuple(span), test, source=name, test_is_public=False, **owners)
     labels, codes = np.unique(column.astype(str), return_inverse=True)
     whole = not _is_number(column) or bool((column == np.round(column)).all())
     if not whole or len(labels) > _MOST_CLASSES:
@@ -97,8 +97,8 @@ def _with_target(
         labels = [f"{value:g}" for value in values]
     classes = tuple(str(label) for label in labels)
     if len(classes) == 2:
-        return binary(name, encoded, codes == 1, test, classes=classes, source=name, **owners)
-    return multiclass(name, encoded, codes, test, classes=classes, source=name, **owners)
+        return binary(name, encoded, codes == 1, test, classes=classes, source=name, test_is_public=False, **owners)
+    return multiclass(name, encoded, codes, test, classes=classes, source=name, test_is_public=False, **owners)
 
 
 def _features(frame: Frame, chosen: tuple[str, ...], ranges: Bounds) -> Encoded:
