@@ -58,7 +58,7 @@ def clip_linear(x: Array, slopes: Array, mask: Array, clip_norm: Array | float, 
 
 
 def clip_outer(factors: PyTree, mask: Array, clip_norm: Array | float, order: Order = 2) -> Clipped:
-    """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, an `Outer` for each array.
+    """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, an `Outer` an array.
 
     The norm of an outer product is the product of the norms (Frobenius for 2, entrywise for 1), so no
     per-record gradient is ever formed: one matrix product an array does it all. Guarantee: see the module.
