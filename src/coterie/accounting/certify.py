@@ -20,10 +20,12 @@ from coterie.errors import InputError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from dp_accounting.pld.pld_pmf import PLDPmf
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 
 STANDS_STILL = 0.005  # relative change of epsilon between two grids at which refining stops
+_SMALL = 0.01  # epsilons below this need only stand as still as this one
 _COARSEST = 1000  # grid points over the widest single release, to begin with
 _REFINE = 4  # each further grid is this much finer
 _MOST_POINTS = 2**20  # grid points of a single release or a composition after which refining stops
@@ -259,7 +261,7 @@ def _numerical(flat: Flat, delta: float, relation: str, stands_still: float) -> 
     while not still and points * _REFINE <= _MOST_POINTS:
         step /= _REFINE
         epsilon, points = _upper_end(curves, delta - rounding, step)
-        still = abs(best - epsilon) <= stands_still * epsilon
+        still = abs(best - epsilon) <= stands_still * max(epsilon, _SMALL)
         best = min(best, epsilon)
     return Bound(best, "PLD", step=step)
 
@@ -312,7 +314,7 @@ def _upper_end(curves: Curves, delta: float, step: float) -> tuple[float, int]:
             composed = profiles.above(directions[way % len(directions)], step).self_compose(n)
             total = composed if total is None else pld_pmf.compose_pmfs(total, composed, _TRUNCATED)
         assert total is not None
-        epsilon, points = max(epsilon, float(total.get_epsilon_for_delta(delta))), max(points, total.size)
+        epsilon, points = max(epsilon, _epsilon_between(total, delta)[1]), max(points, total.size)
     return epsilon, points
 
 
@@ -327,8 +329,29 @@ def _lower_end(curves: Curves, delta: float, step: float) -> float:
         total = composed if total is None else pld_pmf.compose_pmfs(total, composed, _TRUNCATED)
         shift += n * origin
     assert total is not None
-    epsilon = float(total.get_epsilon_for_delta(delta))
+    epsilon = _epsilon_between(total, delta)[0]
     return max(0.0, epsilon + shift) if epsilon > 0 else 0.0
+
+
+def _epsilon_between(pmf: PLDPmf, delta: float) -> tuple[float, float]:
+    """Two numbers a millionth apart that enclose the epsilon of a discrete privacy loss distribution.
+
+    The library's own inverse divides by e^−loss, which underflows between losses of 709 and 745.
+    """
+    from scipy.optimize import brentq
+
+    def excess(epsilon: float) -> float:
+        return math.log(max(float(pmf.get_delta_for_epsilon(epsilon)), 1e-300) / delta)
+
+    if excess(math.inf) > 0:
+        return math.inf, math.inf
+    if excess(0.0) <= 0:
+        return 0.0, 0.0
+    low, high = 0.0, 1.0
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    root, width = float(brentq(excess, low, high, xtol=1e-9, rtol=1e-8)), 1e-8 + 5e-7 * high  # pyright: ignore
+    return max(root - width, 0.0), root + width
 
 
 def _warnings(delta: float, size: int | None) -> tuple[str, ...]:
