@@ -24,7 +24,7 @@ def accuracy(scores: np.ndarray, y: np.ndarray) -> float:
     """
     scores = _as_rows(scores)
     predicted = np.where(scores[:, 0] > 0, 1, -1) if scores.shape[1] == 1 else scores.argmax(axis=1)
-    return float(np.mean(predicted == y))
+    return float(np.mean(predicted == np.asarray(y)))
 
 
 def auc(scores: np.ndarray, y: np.ndarray) -> float:
@@ -44,7 +44,7 @@ def auc(scores: np.ndarray, y: np.ndarray) -> float:
 
 def mse(scores: np.ndarray, y: np.ndarray) -> float:
     """Mean squared error of the first score."""
-    return float(np.mean(np.square(_as_rows(scores)[:, 0].astype(np.float64) - y)))
+    return float(np.mean(np.square(_as_rows(scores)[:, 0].astype(np.float64) - np.asarray(y))))
 
 
 def mean_loss(loss: Loss) -> Metric:

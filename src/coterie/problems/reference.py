@@ -22,6 +22,9 @@ _ITERATIONS = 20_000
 _STILL = 1e-7  # largest entry of the optimality conditions
 _STARTS = 6  # for penalties that are not convex
 
+_height = jax.jit(objective, static_argnums=0)
+_height_and_slope = jax.jit(jax.value_and_grad(objective, argnums=1), static_argnums=0)
+
 
 def central_optimum(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Minimiser of mean loss + penalty for a linear model, (dim, outputs). Reads private rows: oracle.
@@ -47,7 +50,7 @@ def central_optimum(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarra
 def objective_value(problem: Problem, params: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     """The objective in double precision, fit for small differences. Reads private rows: oracle."""
     with jax.enable_x64(True):
-        return float(_value(problem)(jnp.asarray(params, jnp.float64), _batch(x, y)))
+        return float(_height(problem, jnp.asarray(params, jnp.float64), _batch(x, y)))
 
 
 def _logistic(x: np.ndarray, y: np.ndarray, strength: float, outputs: int) -> np.ndarray:
@@ -100,20 +103,15 @@ def _batch(x: np.ndarray, y: np.ndarray) -> Batch:
     return Batch(jnp.asarray(exact), jnp.asarray(target), jnp.ones(len(exact), jnp.float64))
 
 
-def _value(problem: Problem) -> Callable[[Array, Batch], Array]:
-    return jax.jit(lambda params, batch: objective(problem, params, batch))
-
-
 def _lbfgs(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     from scipy.optimize import minimize
 
     shape = (x.shape[1], problem.loss.outputs)
     with jax.enable_x64(True):
         batch = _batch(x, y)
-        both = jax.jit(jax.value_and_grad(lambda params, batch: objective(problem, params, batch)))
 
         def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = both(jnp.asarray(flat.reshape(shape)), batch)
+            value, gradient = _height_and_slope(problem, jnp.asarray(flat.reshape(shape)), batch)
             return float(value), np.asarray(gradient).ravel()
 
         limits = {"maxiter": _ITERATIONS, "maxfun": _ITERATIONS, "ftol": 1e-15, "gtol": 1e-9}

@@ -1,0 +1,172 @@
+"""One record's influence on a clipped sum, on explicit neighbours: within what is declared, and attained."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie.mechanisms.clipping import Order, clip_linear, clip_per_record, sensitivity
+from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Poisson, Sampler
+from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared
+from coterie.problems.models import linear, two_layer
+from coterie.problems.penalties import none
+from coterie.problems.problem import Problem, clipped_sum, gradient_bound
+from coterie.program import Batch
+
+LOSSES = [logistic(), hinge(), squared(), huber(0.5), softmax(3), one_vs_all(3)]
+SAMPLERS = [FullBatch(), FixedSize(1), FixedSize(8), Poisson(0.4, 24), Poisson(0.4, 5), OnePass(8)]
+ROWS, DIM = 24, 5
+CLIP = 0.3
+ROUNDING = 1 + 1e-5
+
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+each_order = pytest.mark.parametrize("order", [1, 2])
+
+
+def length(tree: object, order: Order) -> float:
+    flat = np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+    return float(np.linalg.norm(flat, order))
+
+
+def difference(a: object, b: object, order: Order) -> float:
+    return length(
+        jax.tree.map(lambda x, y: np.asarray(x, np.float64) - np.asarray(y, np.float64), a, b), order
+    )
+
+
+def data(loss: Loss, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = (rng.normal(size=(ROWS, DIM)) * rng.choice([0.1, 1.0, 30.0], (ROWS, 1))).astype(np.float32)
+    if loss.outputs > 1:
+        return x, rng.integers(0, loss.outputs, ROWS).astype(np.int32)
+    if loss.name in ("logistic", "hinge"):
+        return x, rng.choice([-1.0, 1.0], ROWS).astype(np.float32)
+    return x, rng.normal(size=ROWS).astype(np.float32)
+
+
+def replaced(x: np.ndarray, at: int, row: np.ndarray | float) -> np.ndarray:
+    other = x.copy()
+    other[at] = row
+    return other
+
+
+@lru_cache
+def drawn(sampler: Sampler, seed: int) -> np.ndarray:
+    """(rows,) how often each record is in the release that this key gives."""
+    draw = sampler.draw(jax.random.key(seed), ROWS, jnp.int32(ROWS), jnp.int32(0))
+    if draw is None:
+        return np.ones(ROWS, np.float32)
+    times = np.zeros(ROWS, np.float32)
+    np.add.at(times, np.asarray(draw.positions), np.asarray(draw.mask))
+    return times
+
+
+@each_order
+@each_loss
+def test_replacing_a_record_changes_the_sum_by_no_more_than_declared(loss: Loss, order: Order) -> None:
+    """Same key, one drawn record replaced: also by huge, tiny, NaN and infinite ones."""
+    problem = Problem(linear(DIM, loss.outputs), loss, none())
+    params = jax.random.normal(jax.random.key(1), (DIM, loss.outputs))
+    x, y = data(loss)
+    release = jax.jit(
+        jax.vmap(lambda x, mask: clipped_sum(problem, params, Batch(x, y, mask), CLIP, order), (0, None))
+    )
+    for sampler in SAMPLERS:
+        for seed in range(2):
+            times = drawn(sampler, seed)
+            assert times.max() == 1  # the sensitivity argument needs a record to be in a release at most once
+            at = int(times.argmax())
+            others = (-x[at], x[at] * 1e30, x[at] * 1e-30, np.nan, np.inf, 3e38)
+            before, *after = np.asarray(
+                release(np.stack([x, *(replaced(x, at, row) for row in others)]), times)
+            )
+            changes = [difference(before, one, order) for one in after]
+            assert 0 < max(changes) <= sensitivity(CLIP) * ROUNDING
+
+
+@each_order
+@each_loss
+def test_the_declared_change_is_attained(loss: Loss, order: Order) -> None:
+    """A large record turned round moves the sum by twice the clip norm."""
+    problem = Problem(linear(DIM, loss.outputs), loss, none())
+    params = jnp.zeros((DIM, loss.outputs))
+    y = jnp.zeros(1, jnp.int32) if loss.outputs > 1 else jnp.ones(1)
+    x = jnp.full((1, DIM), 50.0)
+    sums = [clipped_sum(problem, params, Batch(row, y, jnp.ones(1)), CLIP, order) for row in (x, -x)]
+    change = difference(*sums, order)
+    assert 0.99 * sensitivity(CLIP) <= change <= sensitivity(CLIP) * ROUNDING
+    assert 0.99 * sensitivity(CLIP, "add_remove") <= length(sums[0], order) <= CLIP * ROUNDING
+
+
+@each_order
+def test_networks_keep_the_bound(order: Order) -> None:
+    problem = Problem(two_layer(DIM, 4, 3), softmax(3), none())
+    params = problem.model.init(jax.random.key(0))
+    x, y = data(softmax(3))
+    release = jax.jit(lambda x: clipped_sum(problem, params, Batch(x, y, jnp.ones(ROWS)), CLIP, order))
+    for row in (-x[0], x[0] * 1e30, x[0] * 1e-30, np.nan, np.inf):
+        assert difference(release(x), release(replaced(x, 0, row)), order) <= sensitivity(CLIP) * ROUNDING
+
+
+@each_order
+def test_hidden_underflow_does_not_break_the_bound(order: Order) -> None:
+    """Features whose squares vanish in float32, with a slope that makes the gradient large all the same."""
+    x, slopes, mask = jnp.full((1, 2000), 1e-20), jnp.full((1, 1), 1e19), jnp.ones(1)
+    unclipped = np.asarray(x, np.float64).T @ np.asarray(slopes, np.float64)
+    assert length(unclipped, order) > 4  # far above the clip norm
+    assert length(clip_linear(x, slopes, mask, CLIP, order), order) <= CLIP * ROUNDING
+
+    def gradient(params: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        return x * y
+
+    per_record = clip_per_record(
+        gradient, jnp.zeros(2000), Batch(x, slopes[:, 0], mask), CLIP, order=order
+    ).total
+    assert length(per_record, order) <= CLIP * ROUNDING
+
+
+@each_order
+def test_rows_with_no_number_contribute_zero_and_padding_is_never_read(order: Order) -> None:
+    x, slopes = jnp.ones((4, 3)), jnp.ones((4, 2))
+    x = x.at[1].set(jnp.nan).at[2].set(jnp.inf)
+    slopes = slopes.at[3].set(jnp.nan)
+    alone = clip_linear(x[:1], slopes[:1], jnp.ones(1), CLIP, order)
+    np.testing.assert_array_equal(clip_linear(x, slopes, jnp.ones(4), CLIP, order), alone)
+    np.testing.assert_array_equal(clip_linear(x, slopes, jnp.array([1.0, 0, 0, 0]), CLIP, order), alone)
+
+
+@each_order
+@pytest.mark.parametrize("dim", [3, 2000])
+def test_every_clipped_record_is_within_float_rounding_of_the_clip_norm(order: Order, dim: int) -> None:
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(20, dim)) * 10.0 ** rng.uniform(-3, 8, (20, 1)), jnp.float32)
+    slopes = jnp.asarray(rng.normal(size=(20, 3)) * 100, jnp.float32)
+    each = jax.jit(jax.vmap(lambda x, s: clip_linear(x[None], s[None], jnp.ones(1), CLIP, order)))(x, slopes)
+    for one, row, slope in zip(np.asarray(each), x, slopes, strict=True):
+        whole = length(np.outer(row, slope), order)
+        assert length(one, order) == pytest.approx(min(whole, CLIP), rel=1e-5)
+
+
+def test_short_gradients_are_not_touched_and_the_clip_norm_may_be_traced() -> None:
+    x, slopes = jnp.array([[0.1, 0.2], [0.0, 0.1]]), jnp.array([[0.5], [-1.0]])
+    total = jax.jit(clip_linear, static_argnames="order")(x, slopes, jnp.ones(2), jnp.float32(10.0))
+    np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-6)
+
+
+@each_loss
+def test_bounded_features_make_clipping_idle(loss: Loss) -> None:
+    """The gradient bound is safe for unit features, and no smaller one would be (inf for squared loss)."""
+    problem = Problem(linear(DIM, loss.outputs), loss, none())
+    bound = gradient_bound(problem, 1.0)
+    x, y = data(loss)
+    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    params = -60.0 * jnp.sign(x[0])[:, None] * (1.0 if loss.outputs == 1 else jnp.array([[1.0, -1.0, -1.0]]))
+    slopes = loss.slope(x @ params, y)
+    norms = jnp.linalg.norm(slopes, axis=1) * jnp.linalg.norm(x, axis=1)
+    assert float(norms.max()) <= bound * ROUNDING
+    if np.isfinite(bound):
+        total = clipped_sum(problem, params, Batch(x, y, jnp.ones(ROWS)), bound * ROUNDING)
+        np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-4, atol=1e-5)
+    assert gradient_bound(Problem(two_layer(DIM, 2), loss, none()), 1.0) == np.inf
