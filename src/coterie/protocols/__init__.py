@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from coterie import _check
 from coterie.errors import InputError
 from coterie.program import Program
-from coterie.protocols import async_learner, dual_averaging, push_sum
+from coterie.protocols import async_learner, average_erm, central_erm, dual_averaging, push_sum, weighted_erm
 from coterie.protocols.task import CALIBRATIONS, Calibration, Task
 
 
@@ -27,8 +27,11 @@ def _row(module: ModuleType) -> Protocol:
 
 PROTOCOLS: dict[str, Protocol] = {
     "async_learner": _row(async_learner),
+    "average_erm": _row(average_erm),
+    "central_erm": _row(central_erm),
     "dual_averaging": _row(dual_averaging),
     "push_sum": _row(push_sum),
+    "weighted_erm": _row(weighted_erm),
 }
 
 

@@ -1,0 +1,238 @@
+"""Noise, steps and claims of `weighted_erm`, `average_erm` and `central_erm`.
+
+Noise is sized in the units of the weighted sum. One record of party j enters it with weight a_j = w_j / n_j, so a
+party that adds noise of standard deviation z_j C to its sum of clipped gradients adds a_j z_j C to the weighted sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from coterie import _check
+from coterie.accounting import Claim, calibrate, certify
+from coterie.errors import InputError
+from coterie.mechanisms import FullBatch, ReleasePlan
+from coterie.problems.problem import Problem
+from coterie.protocols._erm import GRADIENT, Design, Noise, noise_like
+from coterie.protocols.task import Task, calibrated
+
+Aggregation: TypeAlias = Literal["once", "every_round"]
+View: TypeAlias = Literal["untrusted", "aggregator"]
+
+PAPER_STEPS = 100  # the paper cross-validated T and η on the private data and published neither
+_FEWEST, _MOST = 20, 300  # default rounds: beyond them the bound no longer moves, and time does
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noised:
+    """How much noise each party adds to its sum, and how much the stated view faces, both over clip_norm."""
+
+    own: np.ndarray  # (owners,)
+    charged: np.ndarray | None = None  # (owners,) None: the view faces the party's own
+    quorum: int = 0
+
+
+def surviving(variances: np.ndarray, missing: int) -> float:
+    """What is left of the noise of a sum when the `missing` largest shares are taken out of it.
+
+    >>> surviving(np.array([4.0, 1.0, 2.0]), 1)
+    3.0
+    """
+    return float(np.sort(variances)[: len(variances) - missing].sum())
+
+
+def aggregated(needed: np.ndarray, per_record: np.ndarray, parts: np.ndarray, missing: int) -> Noised:
+    """Shares such that the weighted sum alone protects everyone, whoever the `missing` parties are.
+
+    `needed` is what each party's budget asks for over clip_norm, `per_record` its a_j, `parts` how the variance is
+    divided. Even parts need the least in all: variance / (m − missing) from each.
+
+    Guarantee: without any `missing` of the shares the sum's noise is at least needed_j a_j C for every j; a record of
+    party j moves that sum by at most a_j C when added, 2 a_j C when replaced.
+    """
+    check_missing(missing, len(parts))
+    wanted = float(np.max(needed * per_record)) ** 2
+    variances = wanted * parts / surviving(parts, missing)
+    return faced(np.sqrt(variances) / per_record, per_record, missing)
+
+
+def faced(own: np.ndarray, per_record: np.ndarray, missing: int) -> Noised:
+    """What a view of the weighted sum alone faces when every party adds `own` to its sum."""
+    check_missing(missing, len(own))
+    left = math.sqrt(surviving((own * per_record) ** 2, missing))
+    return Noised(own=own, charged=left / per_record, quorum=len(own) - missing)
+
+
+def check_missing(missing: int, owners: int) -> int:
+    """How many parties may collude or stay away; somebody's noise has to remain."""
+    if _check.count("missing", missing, least=0) >= owners:
+        raise InputError(f"missing={missing}: must be below the {owners} parties. Allow fewer to be missing.")
+    return missing
+
+
+class Steps(NamedTuple):
+    """What a user may fix of T and η, and the guess of ‖θ*‖ that the rest follows from."""
+
+    steps: int | None
+    step_size: float | None
+    radius: float
+
+
+def step_plan(task: Task, spread: np.ndarray, given: Steps) -> tuple[int, np.ndarray]:
+    """Rounds and step sizes for noise whose norm, were all of the budget spent on one gradient, is `spread`.
+
+    T rounds carry T times the variance each, so the averaged iterate's bound R²/(2ηT) + η T spread²/2 is smallest at
+    η = R/(T spread) and does not depend on T. T is only as large as keeps that η below 1/L, where steps are stable.
+    """
+    radius = _check.positive("radius", given.radius)
+    curve = curvature(task)
+    least = float(np.min(spread))
+    enough = math.ceil(radius * curve / least) if 0 < curve < math.inf and least > 0 else _FEWEST
+    noisy = bool(least > 0)
+    rounds = _check.count("steps", given.steps or (min(max(enough, _FEWEST), _MOST) if noisy else _MOST))
+    if given.step_size is not None:
+        return rounds, np.full(task.owners, _check.positive("step_size", given.step_size))
+    stable = (
+        1 / curve if math.isfinite(curve) and curve > 0 else radius / (task.clip_norm * math.sqrt(rounds))
+    )
+    with np.errstate(divide="ignore"):
+        return rounds, np.broadcast_to(np.minimum(stable, radius / (rounds * spread)), task.owners)
+
+
+def curvature(task: Task) -> float:
+    """Smoothness of the objective, for features as long as clip_norm implies (of norm 1 for unbounded slopes)."""
+    loss, penalty = task.problem.loss, task.problem.penalty
+    length = task.clip_norm / loss.lipschitz if math.isfinite(loss.lipschitz) else 1.0
+    rest = penalty.smoothness if penalty.name in GRADIENT else 0.0
+    return loss.smoothness * length**2 + rest
+
+
+def is_linear(problem: Problem) -> bool:
+    """Whether local steps are affine in the parameters, so that sums of T of them are Gaussian at any T."""
+    return problem.loss.smoothness == 0.0 and problem.penalty.name in ("none", "l2")
+
+
+def constant_for(epsilon: float, delta: float) -> float:
+    """The c that makes the claim of one trusted server exact: σ² = c G² T ln(1/δ)/(n² ε²) gives (ε, δ), no less.
+
+    T full-gradient steps with noise σ on the mean cost as much as one with σ/√T, whose noise over the clip norm is
+    σ n / (G √T) = √(c ln(1/δ)) / ε; the accountant says what that has to be. T and n cancel.
+
+    >>> round(constant_for(0.25, 1e-5), 3)
+    3.833
+    """
+    return central_multiplier(epsilon, delta) ** 2 * epsilon**2 / math.log(1 / delta)
+
+
+def central_multiplier(epsilon: float, delta: float, constant: float | None = None) -> float:
+    """Noise over clip_norm of one release under replace-one: exact, or from a given c as the theorem states it."""
+    from dp_accounting import GaussianDpEvent
+
+    if constant is not None:
+        return math.sqrt(_check.positive("constant", constant) * math.log(1 / delta)) / epsilon
+    return calibrate(GaussianDpEvent, epsilon=epsilon, delta=delta)
+
+
+def central_epsilon(multiplier: float, delta: float, constant: float | None = None) -> float:
+    """The theorem solved for ε: `central_multiplier` the other way round."""
+    from dp_accounting import GaussianDpEvent
+
+    if constant is not None:
+        return math.sqrt(_check.positive("constant", constant) * math.log(1 / delta)) / multiplier
+    return certify(GaussianDpEvent(multiplier), delta=delta).epsilon
+
+
+def own_plan(task: Task, steps: int, noise: Noise, relation: str = "replace_one") -> ReleasePlan:
+    """Full-gradient releases of every party, each charged for its own, before noise is sized."""
+    return ReleasePlan(
+        sampler=FullBatch(),
+        clip_norm=task.clip_norm,
+        noise="gaussian",
+        noise_multiplier=(1.0,) * task.owners,
+        releases=(steps,) * task.owners,
+        sizes=task.sizes,
+        noise_like=noise,
+        relation=relation,
+    )
+
+
+def against_aggregator(plan: ReleasePlan, delta: float) -> float:
+    """The largest ε against whoever adds the messages up and sees each of them."""
+    bare = replace(plan, charged=None)
+    events = (bare.event(owner) for owner in range(len(plan.sizes)))
+    return max(certify(event, delta=delta, relation=plan.relation).epsilon for event in events)
+
+
+def certified(
+    task: Task, design: Design, size: Callable[[np.ndarray], Noised], extra: tuple | None, steps: Steps
+) -> tuple[Design, ReleasePlan, Noised]:
+    """The design with rounds and steps for its noise, and each party's noise sized for its budget by `size`."""
+    relation = "replace_one" if design.sizes == "public" else "add_or_remove_one"
+    single = replace(own_plan(task, 1, noise_like(task, False, 1, design.sizes), relation), extra=extra)
+    once = size(np.array(calibrated(single, task).noise_multiplier)).own * design.per_record(task)
+    alone = design.once and not is_linear(task.problem)  # each party steps by its own noise
+    norm = math.sqrt(task.dimension) * task.clip_norm
+    spread = norm * (once / design.weights if alone else np.array([math.sqrt(np.sum(once**2))]))
+    rounds, step_size = step_plan(task, spread, steps)
+    design = replace(design, steps=rounds, step_size=step_size)
+    plan = own_plan(task, rounds, noise_like(task, design.once, rounds, design.sizes), relation)
+    plan = calibrated(replace(plan, extra=extra), task)
+    return design, plan, size(np.array(plan.noise_multiplier))
+
+
+def with_noise(plan: ReleasePlan, noised: Noised, view: str) -> ReleasePlan:
+    """The plan with its noise filled in, and the view that the certificate is for."""
+    return replace(
+        plan,
+        noise_multiplier=tuple(map(float, noised.own)),
+        charged=None if noised.charged is None else tuple(map(float, noised.charged)),
+        quorum=noised.quorum,
+        view=view,
+    )
+
+
+def published(task: Task, design: Design, given: Steps) -> Design:
+    """The paper's steps: T as given (it published none), η = 1/L of its Theorem 3, the last iterate."""
+    curve = curvature(task)
+    if given.step_size is None and not 0 < curve < math.inf:
+        raise InputError(f"step_size=None: 1/L needs a smooth loss, here L={curve}. Give step_size.")
+    rate = 1 / curve if given.step_size is None else _check.positive("step_size", given.step_size)
+    steps = _check.count("steps", given.steps or PAPER_STEPS)
+    return replace(design, steps=steps, step_size=np.full(task.owners, rate), averaged=False)
+
+
+def noiseless(task: Task, design: Design, plan: ReleasePlan, given: Steps) -> tuple[Design, ReleasePlan]:
+    """The same without noise, at the largest stable step: a baseline that protects nothing."""
+    steps, step_size = step_plan(task, np.zeros(1), given)
+    noise = noise_like(task, design.once, steps, design.sizes)
+    plan = replace(plan, noise="none", releases=(steps,) * task.owners, noise_like=noise)
+    return replace(design, steps=steps, step_size=step_size), plan
+
+
+def seen(plan: ReleasePlan, delta: float, once: bool, missing: int) -> str:
+    """The aggregator's view in words, with the ε against the aggregator itself."""
+    if plan.charged is None or plan.quorum == 0:
+        return "final model (bound by each party's own steps: holds against the aggregator too)"
+    what = "final model" if once else "weighted sum of each round"
+    return (
+        f"{what}, less the noise of any {missing} parties; aggregator trusted unless sums are secure "
+        f"(ε against it: {against_aggregator(plan, delta):.3g})"
+    )
+
+
+def claimed(epsilon: float | None, task: Task, relation: str, source: str, note: str) -> Claim:
+    """A theorem's statement about the final model; None where it says nothing, for want of noise."""
+    return Claim(
+        epsilon=epsilon,
+        delta=task.delta,
+        relation=relation,
+        unit="record",
+        view="final model",
+        source=source,
+        note="no noise: the theorem does not speak of it" if epsilon is None else note,
+    )
