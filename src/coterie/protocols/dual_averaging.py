@@ -229,8 +229,13 @@ def _claim(task: Task, plan: ReleasePlan) -> Claim:
     """Theorem 1 solved for ε, with the noise that is really added to the mean gradient."""
     if plan.noise == "none":
         return _stated(task, None, "no noise: the theorem does not speak of it")
-    spread = min(z / plan.sampler.expected(size) for z, size in zip(plan.noise_multiplier, plan.sizes))
-    epsilon = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta)) / (min(task.sizes) * spread)
+    # The theorem divides by the smallest owner's q; where owners' noises differ, each is read with its own.
+    sampled = isinstance(plan.sampler, FixedSize)
+    factor = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta))
+    epsilon = max(
+        factor * plan.sampler.expected(size) / (z * (min(task.sizes) if sampled else size))
+        for z, size in zip(plan.noise_multiplier, plan.sizes)
+    )
     covered = epsilon <= 1 and task.delta <= 1 / 3
     return _stated(task, epsilon, "" if covered else "outside the theorem's range ε ≤ 1, δ ≤ 1/3")
 

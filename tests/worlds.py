@@ -1,0 +1,57 @@
+"""Small worlds that tests share: a task, its records, and ways to change one record."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from coterie.problems.losses import Loss, logistic
+from coterie.problems.models import linear
+from coterie.problems.penalties import Penalty, l2
+from coterie.problems.problem import Problem
+from coterie.program import Shards
+from coterie.protocols.task import Task
+from coterie.topologies import build as build_topology
+
+
+def shards(sizes: tuple[int, ...], dim: int, seed: int = 0, classes: int = 2) -> Shards:
+    """Records of norm one with a linear signal; owner i has sizes[i] of them, the rest is padding."""
+    rng = np.random.default_rng(seed)
+    owners, rows = len(sizes), max(sizes)
+    x = rng.standard_normal((owners, rows, dim)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=2, keepdims=True)
+    scores = x @ rng.standard_normal((dim, max(classes, 2)))
+    y = np.sign(scores[..., 0]).astype(np.float32) if classes == 2 else scores.argmax(2).astype(np.int32)
+    padding = np.arange(rows) >= np.array(sizes)[:, None]
+    x[padding] = 7.0  # visible in any result that forgets the mask
+    return Shards(jnp.asarray(x), jnp.asarray(y), jnp.asarray(sizes, jnp.int32))
+
+
+def task(
+    sizes: tuple[int, ...],
+    dim: int,
+    *,
+    loss: Loss | None = None,
+    penalty: Penalty | None = None,
+    epsilon: float | tuple[float, ...] = 1.0,
+    delta: float = 1e-5,
+    topology: str = "ring",
+) -> Task:
+    """A task on records of norm at most one, linear model, logistic loss unless told otherwise."""
+    loss = loss or logistic()
+    model = linear(dim, loss.outputs)
+    owners = len(sizes)
+    return Task(
+        problem=Problem(model, loss, penalty or l2(0.01)),
+        sizes=sizes,
+        clip_norm=min(loss.lipschitz, 2.0),
+        epsilon=epsilon if isinstance(epsilon, tuple) else (epsilon,) * owners,
+        delta=delta,
+        topology=build_topology(topology, owners),
+        params=jnp.zeros((dim, loss.outputs)),
+    )
+
+
+def with_record(records: Shards, owner: int, row: int, x: np.ndarray, y: float) -> Shards:
+    """The neighbouring data set in which one record of one owner is replaced."""
+    return records._replace(x=records.x.at[owner, row].set(x), y=records.y.at[owner, row].set(y))
