@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from coterie.cli import data
+from coterie.cli import data, ledger
+from coterie.cli._common import Commands
 from coterie.cli.run import run
 
 app = typer.Typer(
     name="coterie",
+    cls=Commands,
     help="Train one model over data that stays with its owners, and see what the privacy really was.",
     no_args_is_help=True,
     add_completion=False,
@@ -16,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.add_typer(data.app, name="data")
+app.add_typer(ledger.app, name="ledger")
 
 
 def main() -> None:

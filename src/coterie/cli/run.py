@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli._common import exits, print_json
+from coterie.cli._progress import progress
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
     from coterie.experiments.experiment import Experiment
-    from coterie.experiments.run import Result
+
+RUNS = Path("runs")  # where results go when --out is not given
 
 
 def run(
+    context: typer.Context,
     experiment: Annotated[
         Path | None, typer.Argument(help="An experiment file (TOML); options override it.")
     ] = None,
@@ -43,7 +48,7 @@ def run(
     ] = None,
     gossip_steps: Annotated[int | None, typer.Option(help="Mixing steps for each release.")] = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="Budget: 1, or one each: 0.5,1,2, or FILE.csv:COLUMN.")
+        str | None, typer.Option(help="Budget: 1; one for each owner: 0.5,1,2; or FILE.csv:COLUMN.")
     ] = None,
     delta: Annotated[float | None, typer.Option(help="δ of every owner's budget.")] = None,
     calibration: Annotated[str | None, typer.Option(help="certified, paper or noiseless")] = None,
@@ -58,55 +63,87 @@ def run(
 ) -> None:
     """Train one model across owners and tell what it cost in privacy. No argument: the demonstration."""
     with exits():
+        chosen = choose(experiment, context.params, epsilon, set_ or [])
         from coterie.experiments import output
-        from coterie.experiments.experiment import Experiment, override, read_toml
+
+        output.check_place(out or RUNS / name(chosen))
+        if out is not None:
+            output.check_folder(out)
         from coterie.experiments.run import run as run_experiment
 
-        given: dict[str, Any] = {
-            "protocol": protocol, "data": data, "target": target, "owner_column": owner_column, "bounds": bounds, "owners": owners,
-            "partition": partition, "features": features, "loss": loss, "model": model, "topology": topology,
-            "gossip_steps": gossip_steps, "delta": delta, "calibration": calibration, "engine": engine, "seed": seed,
-        }  # fmt: skip
-        given = {key: value for key, value in given.items() if value is not None}
-        if epsilon is not None:
-            given["epsilon"] = parse_epsilon(epsilon)
-        base = read_toml(experiment) if experiment else Experiment()
-        if set_:
-            given["settings"] = base.settings | parse_settings(set_)
-        chosen = override(base, given, "command line")
-        folder = out or output.free_folder(Path("runs"), f"{Path(chosen.data).stem}-{chosen.protocol}")
-        output.check_folder(folder)
-        with progress_bar() as progress:
-            result = run_experiment(chosen, data_dir, progress)
-        output.write(result, folder)
+        with progress() as tell:
+            result = run_experiment(chosen, data_dir, tell)
+            tell("drawing", 0, 0)
+            folder = output.write(result, out or output.free_folder(RUNS, name(chosen)))
         if as_json:
-            print_json(result.to_json(str(folder)))
-        else:
-            show(result, chosen, folder)
+            return print_json(result.to_json(str(folder)))
+        from coterie.cli._words import words
+
+        print(words(result, folder))
 
 
-def parse_epsilon(text: str) -> list[float]:
-    """`1`, `0.5,1,2`, or `FILE.csv:COLUMN`.
+def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pairs: list[str]) -> Experiment:
+    """The experiment of a file, or the demonstration, with what the options say instead.
+
+    An option that is named like a key of the experiment is that key; `--epsilon` and `--set` are read first.
+    """
+    from coterie.experiments.experiment import Experiment, override, read_toml
+
+    base = read_toml(file) if file else Experiment()
+    keys = {one.name for one in fields(Experiment)} - {"epsilon"}
+    given = {key: value for key, value in options.items() if key in keys and value is not None}
+    if epsilon is not None:
+        given["epsilon"] = parse_epsilon(epsilon, given.get("owner_column", base.owner_column) or "owner")
+    if pairs:
+        given["settings"] = base.settings | parse_settings(pairs)
+    return override(base, given, "command line")
+
+
+def name(experiment: Experiment) -> str:
+    """What a run's folder is called when nobody names it."""
+    return f"{Path(experiment.data).stem}-{experiment.protocol}"
+
+
+def parse_epsilon(text: str, owner: str = "owner") -> list[float] | dict[str, float]:
+    """`1`, `0.5,1,2`, or `FILE.csv:COLUMN`, which goes by name where the file has the column `owner`.
 
     >>> parse_epsilon("0.5,1")
     [0.5, 1.0]
     """
     path, separator, column = text.rpartition(":")
     if separator:
-        import pandas as pd
-
-        if not Path(path).is_file():
-            raise InputError(f"epsilon={text!r}: {path} is not a file. Give FILE.csv:COLUMN, or numbers.")
-        frame = pd.read_csv(path)
-        if column not in frame:
-            raise InputError(f"epsilon={text!r}: no column {column!r}. Columns: {', '.join(frame.columns)}.")
-        return [float(value) for value in frame[column]]
+        return _budgets_of(Path(path), column, owner)
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
-            f"epsilon={text!r}: must be a number, or numbers with commas, one for each owner."
+            f"epsilon={text!r}: must be a number, numbers with commas (one for each owner), or FILE.csv:COLUMN."
         ) from None
+
+
+def _budgets_of(path: Path, column: str, owner: str) -> list[float] | dict[str, float]:
+    """One row for each owner."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, restval=""))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or "not a CSV file in UTF-8"
+        raise InputError(
+            f"epsilon: {str(path)!r} cannot be read ({reason}). Give FILE.csv:COLUMN, or numbers."
+        ) from error
+    if not rows or column not in rows[0]:
+        known = ", ".join(rows[0]) if rows else "none, no rows"
+        raise InputError(f"epsilon: no column {column!r} in {path}. Its columns: {known}.")
+    try:
+        values = [float(row[column]) for row in rows]
+    except ValueError:
+        raise InputError(f"epsilon: column {column!r} of {path} holds something that is no number.") from None
+    if owner not in rows[0]:
+        return values
+    names = [row[owner] for row in rows]
+    if len(set(names)) < len(names):
+        raise InputError(f"epsilon: {path} names an owner twice in {owner!r}. Give each owner one row.")
+    return dict(zip(names, values))
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -121,74 +158,3 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             found[key] = value
     return found
-
-
-class progress_bar:
-    """A bar on standard error, only where somebody can see it."""
-
-    def __enter__(self):
-        import sys
-
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
-        self._bar.start()
-        self._tasks: dict[str, Any] = {}
-        return self._tell
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def _tell(self, what: str, done: int, of: int) -> None:
-        if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(what, total=of)
-        self._bar.update(self._tasks[what], completed=done, total=of)
-
-
-def show(result: Result, experiment: Experiment, folder: Path) -> None:
-    """The result in words, for people."""
-    from rich.console import Console
-    from rich.table import Table
-
-    task, console = result.prepared.task, Console(highlight=False)
-    console.print(
-        f"\n[bold]{experiment.data}[/bold]: {task.owners} owners, {sum(task.sizes):,} records; "
-        f"{experiment.protocol} ({experiment.calibration}), {int(result.steps[-1]):,} rounds on a {task.topology.name}"
-    )
-    metric = Table(box=None, show_header=False, padding=(0, 2))
-    metric.add_row(
-        f"[bold]{result.metric}[/bold] of the joint private model", f"[bold]{result.joint:.4f}[/bold]"
-    )
-    metric.add_row(
-        "each owner alone, same budget", f"{result.local_mean:.4f}", "[dim]size-weighted mean[/dim]"
-    )
-    metric.add_row("everyone's records, no privacy", f"{result.central:.4f}", "[dim]the ceiling[/dim]")
-    console.print(metric)
-    summary = result.to_json(str(folder))["privacy"]
-    budget = (
-        f"{min(task.epsilon):g}"
-        if len(set(task.epsilon)) == 1
-        else f"{min(task.epsilon):g} … {max(task.epsilon):g}"
-    )
-    privacy = Table(box=None, show_header=False, padding=(0, 2))
-    privacy.add_row("budget", f"ε = {budget}, δ = {task.delta:g}", "[dim]each owner's own[/dim]")
-    claimed = summary["claimed_epsilon"]
-    privacy.add_row("claimed", _epsilon(claimed), f"[dim]{result.claim.source}[/dim]")
-    worst = _epsilon(summary["certified_epsilon"]["max"])
-    privacy.add_row("[bold]certified[/bold]", f"[bold]{worst}[/bold]", f"[dim]{summary['accountant']}[/dim]")
-    privacy.add_row("audited", "not yet", "")
-    console.print(f"privacy of one {summary['unit']} ({summary['relation']}, {summary['view']})")
-    console.print(privacy)
-    for line in [summary["reason"], *summary["warnings"]]:
-        if line:
-            console.print(f"[yellow]note:[/yellow] {line}")
-    console.print(f"report: {folder}  ({result.seconds:.1f} s)")
-
-
-def _epsilon(value: float | str | None) -> str:
-    if value is None:
-        return "none stated"
-    return "ε = ∞" if value == "inf" else f"ε = {value:.4g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ class Experiment:
     hidden: int = 128
     topology: str = "ring"
     gossip_steps: int | None = None  # None: as many as bring the owners' disagreement down to a tenth
-    epsilon: tuple[float, ...] = (1.0,)  # one for all, or one for each owner
+    epsilon: tuple[float, ...] | dict[str, float] = (
+        1.0,
+    )  # one for all, one each in order, or by owner's name
     delta: float = 1e-5
     calibration: str = "certified"
     engine: str = "simulate"
@@ -41,7 +44,7 @@ class Experiment:
         import tomli_w
 
         filled = {key: value for key, value in asdict(self).items() if value is not None}
-        filled["epsilon"] = list(self.epsilon)
+        filled["epsilon"] = self.epsilon if isinstance(self.epsilon, dict) else list(self.epsilon)
         return tomli_w.dumps(filled)
 
 
@@ -57,67 +60,68 @@ def from_toml(text: str, source: str = "experiment") -> Experiment:
 def read_toml(path: Path) -> Experiment:
     """Read an experiment from a file."""
     try:
-        return from_toml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"experiment={path}: cannot be read ({error}).") from error
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"experiment={str(path)!r}: cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"experiment={str(path)!r}: is not a text file in UTF-8. Give TOML.") from error
+    return from_toml(text, str(path))
 
 
 def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment:
     """`base` with the given keys replaced; types are checked against the dataclass."""
-    known = {one.name for one in fields(Experiment)}
-    for key in given:
-        if key not in known:
-            raise InputError(f"{source}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
-    if "epsilon" in given:
-        given = given | {"epsilon": _epsilons(given["epsilon"], source)}
     for key, value in given.items():
-        _check_type(key, value, source)
-    return replace(base, **given)
+        if key not in _KINDS:
+            raise InputError(f"{source}: unknown key {key!r}. Known keys: {', '.join(sorted(_KINDS))}.")
+        kind, fits = _KINDS[key]
+        if not fits(value):
+            raise InputError(f"{source}: {key}={value!r}: must be {kind}.")
+    changed = dict(given)
+    if "epsilon" in given:
+        changed["epsilon"] = _epsilons(given["epsilon"])
+    if "settings" in given:  # None stands for the protocol's own choice, as if it were not given
+        changed["settings"] = {key: value for key, value in given["settings"].items() if value is not None}
+    return replace(base, **changed)
 
 
-def _epsilons(value: Any, source: str) -> tuple[float, ...]:
-    values = value if isinstance(value, (list, tuple)) else [value]
-    if not values or not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in values):
-        raise InputError(
-            f"{source}: epsilon={value!r}: must be a number or a list of numbers, one for each owner."
-        )
-    return tuple(float(one) for one in values)
+def _epsilons(value: Any) -> tuple[float, ...] | dict[str, float]:
+    if isinstance(value, dict):
+        return {name: float(one) for name, one in value.items()}
+    return tuple(float(one) for one in value) if isinstance(value, (list, tuple)) else (float(value),)
 
 
-_TEXT = {
-    "protocol",
-    "data",
-    "target",
-    "owner_column",
-    "bounds",
-    "partition",
-    "features",
-    "loss",
-    "penalty",
-    "model",
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, float)
+
+
+def _is_budget(value: Any) -> bool:
+    several = list(value.values()) if isinstance(value, dict) else value
+    several = several if isinstance(several, (list, tuple)) else [several]
+    return len(several) > 0 and all(_is_number(one) for one in several)
+
+
+_TEXT = ("text", _is_text)
+_WHOLE = ("a whole number", _is_whole)
+_NUMBER = ("a number", _is_number)
+_OTHERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "owners": _WHOLE,
+    "hidden": _WHOLE,
+    "gossip_steps": _WHOLE,
+    "seed": _WHOLE,
+    "strength": _NUMBER,
+    "delta": _NUMBER,
+    "epsilon": (
+        "a number, a list of one for each owner, or a table of one for each owner's name",
+        _is_budget,
+    ),
+    "settings": ("a table", lambda value: isinstance(value, dict)),
 }
-_TEXT |= {"topology", "calibration", "engine"}
-_WHOLE = {"owners", "hidden", "gossip_steps", "seed"}
-_REAL = {"strength", "delta"}
-
-
-def _check_type(key: str, value: Any, source: str) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    fine = (
-        (key in _TEXT and isinstance(value, str))
-        or (key in _WHOLE and whole)
-        or (key in _REAL and (whole or isinstance(value, float)))
-        or (key == "settings" and isinstance(value, dict))
-        or key == "epsilon"
-    )
-    if not fine:
-        kind = (
-            "text"
-            if key in _TEXT
-            else "a whole number"
-            if key in _WHOLE
-            else "a number"
-            if key in _REAL
-            else "a table"
-        )
-        raise InputError(f"{source}: {key}={value!r}: must be {kind}.")
+_KINDS = {one.name: _OTHERS.get(one.name, _TEXT) for one in fields(Experiment)}

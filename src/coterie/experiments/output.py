@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import os
 import shutil
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.experiments.run import Result
 from coterie.reports import figures
 
-RESULT = "result.json"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from coterie.experiments.run import Result
 
 
 def free_folder(parent: Path, name: str) -> Path:
@@ -26,62 +30,95 @@ def free_folder(parent: Path, name: str) -> Path:
 
 
 def check_folder(out: Path) -> Path:
-    """Refuse a folder that holds anything: a run never overwrites another."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    """Refuse what holds anything: a run never overwrites another."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise InputError(
-            f"out={out}: exists and is not empty. Name a new folder; a run never overwrites another."
+            f"out={str(out)!r}: exists and is not empty. Name a new folder; a run never overwrites another."
         )
     return out
 
 
-def write(result: Result, out: Path) -> Path:
-    """Write the folder beside its place, then move it there: a killed process leaves nothing half done."""
-    check_folder(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        (staging / RESULT).write_text(json.dumps(result.to_json(str(out)), indent=2) + "\n", encoding="utf-8")
-        (staging / "experiment.toml").write_text(result.experiment.to_toml(), encoding="utf-8")
-        _write_trace(result, staging / "trace.csv")
-        _write_figures(result, staging)
-        staging.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        staging.replace(out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+def check_place(out: Path) -> Path:
+    """Refuse, before any work is done, a folder that could not be made."""
+    above = out.absolute().parent
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"out={str(out)!r}: {above} is not a folder that may be written. Name another.")
     return out
 
 
-def _write_trace(result: Result, path: Path) -> None:
-    """One row for each look: round, joint metric, disagreement, then each owner's own model."""
-    names = result.prepared.partition.names if result.curve.shape[1] > 1 else ("register",)
-    weights = result.sizes if result.curve.shape[1] > 1 else None
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["step", result.metric, "disagreement", *names])
-        for step, row, apart in zip(result.steps, result.curve, result.disagreement):
-            joint = float(np.average(row, weights=weights))
-            writer.writerow([int(step), f"{joint:.6g}", f"{apart:.6g}", *(f"{value:.6g}" for value in row)])
+def write(result: Result, out: Path) -> Path:
+    """Make everything in memory, write it beside its place, and move it there in one step."""
+    files = {
+        "result.json": json.dumps(
+            result.to_json(str(out)), indent=2, allow_nan=False, ensure_ascii=False
+        ).encode()
+        + b"\n",
+        "experiment.toml": result.experiment.to_toml().encode(),
+        "trace.csv": trace(result).encode(),
+        **{f"{name}.png": _png(figure) for name, figure in pictures(result).items()},
+    }
+    try:
+        _write_all(files, out)
+    except OSError as error:
+        raise InputError(f"out={str(out)!r}: cannot be written ({error.strerror}). Name another.") from error
+    return out
 
 
-def _write_figures(result: Result, folder: Path) -> None:
+def _write_all(files: dict[str, bytes], out: Path) -> None:
+    """Neither a full disk nor Ctrl-C leaves a part: until the rename there is only a hidden folder, which goes."""
+    check_folder(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = out.absolute().with_name(f".{out.absolute().name}-{os.getpid()}")
+    try:
+        staging.mkdir()
+        for name, content in files.items():
+            (staging / name).write_bytes(content)
+        staging.replace(out)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def trace(result: Result) -> str:
+    """CSV, one row for each look: step, joint metric, disagreement, then each model (a register has one)."""
+    several = result.curve.shape[1] > 1
+    names = result.prepared.partition.names if several else ("model",)
+    joint = np.average(result.curve, axis=1, weights=result.sizes if several else None)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["step", result.metric, "disagreement", *names])
+    for step, mean, apart, row in zip(result.steps, joint, result.disagreement, result.curve):
+        writer.writerow([int(step), *(f"{value:.6g}" for value in (mean, apart, *row))])
+    return text.getvalue()
+
+
+def pictures(result: Result) -> dict[str, Figure]:
+    """The metric over rounds between floor and ceiling, and what each owner spent of its budget."""
     task, experiment = result.prepared.task, result.experiment
-    what = f"{experiment.data}: {task.owners} owners, {sum(task.sizes):,} records"
-    figures.metric_over_rounds(
-        result.steps,
-        result.curve,
-        result.sizes,
-        result.local_mean,
-        result.central,
-        result.metric,
-        f"{what}, {experiment.protocol}",
-    ).savefig(folder / "metric.png")
-    certified = np.array([one.epsilon for one in result.certificates])
-    figures.epsilon_by_owner(
-        result.prepared.partition.names,
-        result.sizes,
-        certified,
-        np.array(task.epsilon),
-        f"{what}: privacy of one record, δ = {task.delta:g}",
-    ).savefig(folder / "epsilon.png")
+    owners = f"{task.owners:,} owner{'s' * (task.owners > 1)}"
+    what = f"{Path(experiment.data).stem}: {owners}, {sum(task.sizes):,} records"
+    return {
+        "metric": figures.metric_over_rounds(
+            result.steps,
+            result.curve,
+            result.sizes,
+            result.local_mean,
+            result.central,
+            f"{result.metric}, {'held-out rows (oracle)' if 'joint' in result.oracle else 'public test rows'}",
+            f"{what}, {experiment.protocol}",
+        ),
+        "epsilon": figures.epsilon_by_owner(
+            result.prepared.partition.names,
+            result.sizes,
+            np.array([one.epsilon for one in result.certificates]),
+            np.array(task.epsilon),
+            f"{what}: privacy of one {result.certificates[0].unit}, δ = {task.delta:g}",
+        ),
+    }
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()

@@ -25,6 +25,7 @@ from coterie.topologies import build as build_topology
 LOSSES = {"binary": "logistic", "multiclass": "softmax", "regression": "huber"}
 FILES = (".csv", ".parquet", ".npz")
 MODELS = ("linear", "two_layer")
+MOST_SEED = 2**32 - 2  # keys take 32 bits, and the baseline runs with the next seed
 
 
 class Prepared(NamedTuple):
@@ -41,6 +42,8 @@ class Prepared(NamedTuple):
 def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     """Load, transform, partition and check; every problem with the input is reported here, before any work."""
     _check.one_of("model", experiment.model, MODELS)
+    if not 0 <= experiment.seed <= MOST_SEED:
+        raise InputError(f"seed={experiment.seed}: must lie between 0 and {MOST_SEED}.")
     table = _load(experiment, data_dir)
     parts = partition(table, experiment.partition, experiment.owners, experiment.seed)
     owners = len(parts.rows)
@@ -53,7 +56,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
         problem=problem,
         sizes=tuple(len(rows) for rows in parts.rows),
         clip_norm=bound if np.isfinite(bound) else 1.0,
-        epsilon=_budgets(experiment.epsilon, owners),
+        epsilon=_budgets(experiment.epsilon, parts.names),
         delta=experiment.delta,
         topology=topology,
         params=problem.model.init(jax.random.key(experiment.seed)),
@@ -91,11 +94,21 @@ def _problem(experiment: Experiment, table: Table, dim: int) -> Problem:
     return Problem(model, loss, penalty)
 
 
-def _budgets(epsilon: tuple[float, ...], owners: int) -> tuple[float, ...]:
+def _budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...]) -> tuple[float, ...]:
+    """Each owner's budget. By name nobody can get another's; a name too many or too few is an error."""
+    if isinstance(epsilon, dict):
+        for name in set(names) ^ set(epsilon):
+            problem = "has no budget" if name in names else "is not an owner"
+            raise InputError(f"epsilon: {name!r} {problem}. Owners: {_few(names)}; give each of them one.")
+        return tuple(epsilon[name] for name in names)
     if len(epsilon) == 1:
-        return epsilon * owners
-    if len(epsilon) != owners:
+        return epsilon * len(names)
+    if len(epsilon) != len(names):
         raise InputError(
-            f"epsilon has {len(epsilon)} entries for {owners} owners: give one for all, or one each."
+            f"epsilon: {len(epsilon)} budgets for {len(names)} owners. Give one for all, or one each."
         )
     return epsilon
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
+from coterie.experiments.settings import typed
 from coterie.problems.metrics import metric_for
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum
 from coterie.program import Program, Rounds
-from coterie.protocols import build
+from coterie.protocols import PROTOCOLS, build
 from coterie.protocols.baselines import alone
 
 ENGINES = ("simulate",)
@@ -82,15 +84,16 @@ class Result:
             "calibration": self.experiment.calibration,
             "data": self.experiment.data,
             "owners": task.owners,
+            "owner_names": list(self.prepared.partition.names),
             "rounds": int(self.steps[-1]),
             "gossip_steps": self.gossip_steps,
             "messages": self._messages(),
             "seconds": round(self.seconds, 3),
             "metric": {
                 "name": self.metric,
-                "joint": self.joint,
-                "local_only": self.local_mean,
-                "central": self.central,
+                "joint": _plain(self.joint),
+                "local_only": _plain(self.local_mean),
+                "central": _plain(self.central),
                 "oracle": self.oracle,
             },
             "privacy": {
@@ -98,11 +101,7 @@ class Result:
                 "unit": worst.unit,
                 "view": worst.view,
                 "delta": task.delta,
-                "budget_epsilon": {
-                    "min": min(task.epsilon),
-                    "max": max(task.epsilon),
-                    "per_owner": list(task.epsilon),
-                },
+                "budget_epsilon": task.epsilon[0] if len(set(task.epsilon)) == 1 else list(task.epsilon),
                 "claimed_epsilon": self.claim.to_json()["epsilon"],
                 "claim": self.claim.to_json(),
                 "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
@@ -123,26 +122,38 @@ class Result:
         return round(int(self.steps[-1]) * per_round)
 
 
+def _plain(value: float) -> float | str:
+    """JSON has neither infinity nor NaN, which a model that diverged scores: they are written as text."""
+    return value if np.isfinite(value) else str(value)
+
+
 def run(
     experiment: Experiment,
     data_dir: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Result:
-    """Train, certify and compare. `progress` is told (what, done, of)."""
+    """Train, certify and compare. `progress` is told (what, done, of), with of = 0 where nobody can know."""
     _check.one_of("engine", experiment.engine, ENGINES)
+    known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
+    settings = typed(experiment.protocol, known, experiment.settings)
     started = time.perf_counter()
+    tell = progress or (lambda what, done, of: None)
+    tell("loading data", 0, 0)
     prepared = prepare(experiment, data_dir)
     task = prepared.task
-    program = build(experiment.protocol, task, experiment.settings, experiment.calibration)
+    tell("choosing noise", 0, 0)
+    program = build(experiment.protocol, task, settings, experiment.calibration)
     certificates = certificates_of(program.plan, task.delta)
-    gossip = experiment.gossip_steps or topologies.gossip_steps_for(task.topology, AGREEMENT)
+    gossip = experiment.gossip_steps
+    if gossip is None:
+        gossip = topologies.gossip_steps_for(task.topology, AGREEMENT)
     mixer = topologies.mixer(task.topology, gossip)
     if program.aggregate is not None:
         gossip, mixer = 1, topologies.aggregate(program.aggregate)
     look = _probe(prepared)
-    say = (lambda what: lambda done, of: progress(what, done, of)) if progress else (lambda what: None)
     total = program.schedule if isinstance(program.schedule, int) else len(program.schedule)
     every = max(1, total // POINTS)
+    tell("training", 0, total)
     trace = simulate(
         program,
         prepared.shards,
@@ -150,16 +161,18 @@ def run(
         seed=experiment.seed,
         every=every,
         probe=look,
-        progress=say("training"),
+        progress=partial(tell, "training"),
     )
+    tell("each owner alone", 0, 0)
     local = simulate(
         alone(task),
         prepared.shards,
         topologies.identity(),
         seed=experiment.seed + 1,
         probe=look,
-        progress=say("local only"),
     )
+    tell("all records, no privacy", 0, 0)
+    central = _central(prepared)
     curve, disagreement = trace.probes
     return Result(
         experiment=experiment,
@@ -171,7 +184,7 @@ def run(
         disagreement=disagreement,
         joint=float(np.average(curve[-1], weights=task.sizes if curve.shape[1] == task.owners else None)),
         local_only=local.probes[0][-1],
-        central=_central(prepared),
+        central=central,
         claim=program.claim,
         certificates=certificates,
         turns=trace.turns,

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-JOINT, LOCAL, CENTRAL, BUDGET = "#1b6ca8", "#c05621", "#2f855a", "#444444"
-_MANY = 40  # owners beyond which their names no longer fit
+JOINT, LOCAL, CENTRAL, BUDGET = "#1b6ca8", "#c05621", "#2f855a", "#222222"
+_NAMED = 40  # owners beyond which their names no longer fit
+_SHORT = 28  # characters of a name
 
 
 def metric_over_rounds(
@@ -25,23 +26,26 @@ def metric_over_rounds(
 ) -> Figure:
     """The joint model's metric over rounds, between what owners reach alone and the non-private ceiling.
 
-    curve: (points, owners); the band spans the owners' own models.
+    curve: (points, models); with several, the band spans the owners' own. What is not finite is left out.
     """
     figure, axes = _new()
+    curve = np.where(np.isfinite(curve), curve, np.nan)
     weights = sizes if curve.shape[1] == len(sizes) else np.ones(curve.shape[1])
     mean = np.average(curve, axis=1, weights=weights)
     axes.fill_between(steps, curve.min(1), curve.max(1), color=JOINT, alpha=0.15, linewidth=0)
-    axes.plot(steps, mean, color=JOINT, linewidth=2)
-    axes.axhline(floor, color=LOCAL, linewidth=1.5, linestyle="--")
-    axes.axhline(ceiling, color=CENTRAL, linewidth=1.5, linestyle="--")
-    labels = [
-        (mean[-1], f"joint, private  {mean[-1]:.3f}", JOINT),
-        (floor, f"each owner alone, private  {floor:.3f}", LOCAL),
-        (ceiling, f"all records, no privacy  {ceiling:.3f}", CENTRAL),
+    axes.plot(steps, mean, color=JOINT, linewidth=2, marker="o" if len(steps) < 10 else "", markersize=4)
+    lines = [
+        (mean[-1], "joint, private", JOINT),
+        (floor, "each owner alone, private", LOCAL),
+        (ceiling, "all records, no privacy", CENTRAL),
     ]
-    _label_right(axes, labels)
-    axes.set(xlabel="round", ylabel=f"{name} on public test rows", title=title)
-    axes.set_xlim(0, steps[-1])
+    for value, _, color in lines[1:]:
+        if np.isfinite(value):
+            axes.axhline(value, color=color, linewidth=1.5, linestyle="--")
+    axes.set(xlabel="round", ylabel=name, xlim=(0, steps[-1]))
+    axes.margins(y=0.08)
+    _label_right(axes, lines)
+    figure.suptitle(title, fontsize=12)
     return figure
 
 
@@ -49,41 +53,79 @@ def epsilon_by_owner(
     names: tuple[str, ...], sizes: np.ndarray, certified: np.ndarray, budgets: np.ndarray, title: str
 ) -> Figure:
     """What each owner's run cost against what it allowed; an infinite ε runs off the picture."""
-    figure, axes = _new(width=max(7.0, min(14.0, 0.32 * len(names) + 3)))
-    place = np.arange(len(names))
-    finite = certified[np.isfinite(certified)]
-    top = 1.25 * max(budgets.max(), finite.max() if len(finite) else 0.0)
+    owners = len(names)
+    figure, axes = _new(width=max(6.5, min(11.0, 0.32 * owners + 3)))
+    place = np.arange(owners)
+    endless = ~np.isfinite(certified)
+    top = 1.25 * max(budgets.max(), certified[~endless].max(initial=0.0))
     within = certified <= budgets * (1 + 1e-9)
-    axes.bar(place, np.minimum(certified, top), color=np.where(within, JOINT, LOCAL).tolist(), width=0.7)
-    axes.hlines(budgets, place - 0.45, place + 0.45, color=BUDGET, linewidth=2, label="the owner's budget")
-    for spot in place[~np.isfinite(certified)]:
+    width = min(0.7, 0.14 * owners + 0.1)  # a single owner's bar does not fill the picture
+    for chosen, color, label in (
+        (within, JOINT, "certified ε"),
+        (~within, LOCAL, "certified ε, above the budget"),
+    ):
+        if chosen.any():
+            height = np.where(endless, top, certified)[chosen]
+            axes.bar(place[chosen], height, width, color=color, label=label)
+    half = 0.5 * width + (0.1 if owners <= _NAMED else 0.15)
+    axes.hlines(budgets, place - half, place + half, color=BUDGET, linewidth=2, label="the owner's budget")
+    for spot in place[endless] if owners <= _NAMED else ():
         axes.text(spot, top * 0.97, "∞", ha="center", va="top", color="white", fontsize=12)
-    axes.set(ylabel="certified ε", title=title, ylim=(0, top))
-    axes.legend(frameon=False, loc="lower right")
-    if len(names) <= _MANY:
-        labels = [f"{name}  ({size:,})" for name, size in zip(names, sizes)]
-        axes.set_xticks(place, labels, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
-    else:
-        axes.set_xlabel(f"{len(names):,} owners")
+    axes.set(ylabel="ε", ylim=(0, top), xlim=(-0.8, owners - 0.2))
+    _name_owners(axes, names, sizes, int(endless.sum()))
+    figure.suptitle(title, fontsize=12)
+    figure.legend(loc="outside lower right", ncols=3, fontsize=9, frameon=True)
     return figure
 
 
+def _name_owners(axes: Axes, names: tuple[str, ...], sizes: np.ndarray, endless: int) -> None:
+    if len(names) > _NAMED:
+        note = f"; certified ε = ∞ for {endless:,} of them" if endless else ""
+        axes.set_xlabel(f"{len(names):,} owners{note}")
+        return
+    labels = [f"{_shortened(name)}  ({size:,})" for name, size in zip(names, sizes)]
+    tilt = {"rotation": 50, "ha": "right", "rotation_mode": "anchor"} if len(names) > 4 else {}
+    axes.set_xticks(range(len(names)), labels, fontsize=8, **tilt)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _SHORT else name[: _SHORT - 1] + "…"
+
+
 def _new(width: float = 8.0) -> tuple[Figure, Axes]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, 4.6), dpi=130, layout="constrained")
+    figure = Figure(figsize=(width, 4.6), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.25)
     return figure, axes
 
 
-def _label_right(axes: Axes, labels: list[tuple[float, str, str]]) -> None:
-    """Write each line's name at its right end, moved apart where they would overlap."""
+def _label_right(axes: Axes, lines: list[tuple[float, str, str]]) -> None:
+    """Write each line's name at its right end, moved apart where they would overlap, inside the picture."""
     low, high = axes.get_ylim()
-    gap, last = (high - low) * 0.06, -np.inf
-    for value, text, color in sorted(labels):
-        last = max(value, last + gap)
+    finite = sorted(line for line in lines if np.isfinite(line[0]))
+    spots = _apart(np.array([value for value, _, _ in finite]), (high - low) * 0.06, high)
+    for spot, (value, text, color) in zip(spots, finite):
         axes.annotate(
-            text, (1.01, last), xycoords=("axes fraction", "data"), color=color, va="center", fontsize=9
+            f"{text}  {value:.3g}" if abs(value) >= 10 else f"{text}  {value:.3f}",
+            (1.01, spot),
+            xycoords=("axes fraction", "data"),
+            color=color,
+            va="center",
+            fontsize=9,
         )
+
+
+def _apart(values: np.ndarray, gap: float, high: float) -> np.ndarray:
+    """Ascending values moved up to be `gap` apart, then down as far as the top one overshoots `high`."""
+    spots = values.copy()
+    for at in range(1, len(spots)):
+        spots[at] = max(spots[at], spots[at - 1] + gap)
+    for at in range(len(spots) - 1, -1, -1):
+        spots[at] = min(spots[at], high - gap * (len(spots) - 1 - at))
+    return spots

@@ -1,0 +1,58 @@
+"""What a command is doing, on standard error: a bar where somebody watches, a few plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Tell = Callable[[str, int, int], None]  # (what, done, of); of = 0 where the length is unknown
+
+_PATIENCE = 2.0  # seconds before a log hears anything
+_PAUSE = 10.0  # seconds between two lines of a log
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """Yield the function to tell. The bar is gone at the end, so that an error stands alone."""
+    if not sys.stderr.isatty():
+        yield _log()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield _bar(bar)
+
+
+def _bar(bar) -> Tell:
+    """One line, which changes its words with the phase."""
+    line = bar.add_task("starting", total=None)
+    phase = ""
+
+    def tell(what: str, done: int, of: int) -> None:
+        nonlocal phase
+        if what != phase:
+            phase = what
+            bar.reset(line, total=of or None)
+        words = f"{what} (compiling)" if of and not done else what
+        bar.update(line, description=words, completed=done, total=of or None)
+
+    return tell
+
+
+def _log(clock: Callable[[], float] = time.monotonic) -> Tell:
+    """A line when a measured phase runs on, never while the input is still being checked."""
+    started = last = clock()
+
+    def tell(what: str, done: int, of: int) -> None:
+        nonlocal last
+        now = clock()
+        due = now - started >= _PATIENCE and (last == started or now - last >= _PAUSE)
+        if of and due:
+            print(f"{what}: {done:,} of {of:,}, {now - started:.0f} s", file=sys.stderr, flush=True)
+            last = now
+
+    return tell
