@@ -138,6 +138,14 @@ def test_rows_with_no_number_contribute_zero_and_padding_is_never_read(order: Or
 
 
 @each_order
+def test_records_with_no_number_contribute_zero_without_a_closed_form(order: Order) -> None:
+    x = jnp.ones((4, 3)).at[1].set(jnp.nan).at[2].set(jnp.inf).at[3].set(3e38)
+    rows = Batch(x, jnp.full(4, 2.0), jnp.ones(4))
+    total = clip_per_record(lambda params, x, y: x * y, jnp.zeros(3), rows, CLIP, order=order).total
+    assert length(total, order) == pytest.approx(CLIP, rel=1e-5)  # the first record's part alone
+
+
+@each_order
 @pytest.mark.parametrize("dim", [3, 2000])
 def test_every_clipped_record_is_within_float_rounding_of_the_clip_norm(order: Order, dim: int) -> None:
     rng = np.random.default_rng(0)

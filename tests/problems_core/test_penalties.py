@@ -72,15 +72,15 @@ def test_minimise_is_as_low_as_brute_force(penalty: Penalty, weight: float, quad
 
 
 def test_sine_finds_the_global_radius_also_near_ties() -> None:
-    sizes, radii = np.linspace(0.0, 60.0, 121, dtype=np.float32)[:, None], np.linspace(0, 40, 40_001)[None]
+    sizes, radii = np.linspace(0.0, 60.0, 481, dtype=np.float32)[:, None], np.linspace(0, 32, 8_001)[None]
     nearest = jax.jit(jax.vmap(sine().minimise, in_axes=(0, None, None)))
 
     def height(r: np.ndarray, quad: float) -> np.ndarray:
         return -sizes * r + (1 + 0.5 * quad) * r**2 + 3 * np.sin(r) ** 2
 
-    for quad in (0.0, 1.0):
+    for quad in (0.0, 0.3, 5.0):
         r = np.abs(np.asarray(nearest(jnp.asarray(sizes), 1.0, quad), np.float64))
-        assert np.all(height(r, quad)[:, 0] <= height(radii, quad).min(axis=1) + 1e-5 * (1 + sizes * r)[:, 0])
+        assert np.all(height(r, quad)[:, 0] <= height(radii, quad).min(axis=1) + 1e-4)
 
 
 @each_penalty

@@ -18,8 +18,7 @@ from coterie import _check
 from coterie._types import Array, PyTree
 
 _SLACK = 1e-5  # a projected point may lie outside by float32 rounding: its value must not jump to infinity
-_CELLS = 32  # the sine penalty's search interval has length <= 3 and minima at least π/2 apart
-_HALVINGS = 30  # from a cell of length 0.1 down to float32 resolution
+_HALVINGS = 30  # from a length of 3/2 down to float32 resolution
 
 
 class Penalty(NamedTuple):
@@ -174,25 +173,26 @@ PENALTIES: dict[str, Callable[..., Penalty]] = {
 
 
 def _sine_radius(norm: Array, weight: Array | float, quad: Array | float) -> Array:
-    """argmin over r >= 0 of -norm r + weight (r² + 3 sin² r) + quad/2 r².
+    """argmin over r >= 0 of -norm r + weight (r² + 3 sin² r) + quad/2 r²: one bisection finds the global minimum.
 
-    With a = 2 weight + quad and r = norm/a + t this is a/2 t² + 3 weight sin² r: every stationary t has
-    |t| <= 3 weight / a <= 3/2. Each cell of that interval is bisected on the derivative; the best one wins.
+    With a = 2 weight + quad, c = norm/a and r = c + t this is a/2 t² + 3 weight sin²(c + t) up to a constant.
+    Of ±t the better one goes downhill from c, as sin²(c+t) - sin²(c-t) = sin 2c sin 2t and |t| <= 3 weight/a <= 3/2.
+    There the derivative vanishes once: it is a line minus an arch of the sine, a convex function that changes sign.
     """
     a = 2.0 * weight + quad
-    centre, reach = norm / a, 3.0 * weight / a
-    edges = jnp.maximum(reach * jnp.linspace(-1.0, 1.0, _CELLS + 1), -centre)
+    centre = norm / a
+    side = jnp.where(jnp.sin(2.0 * centre) >= 0, -1.0, 1.0)
 
     def halve(_: Array | int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
-        rising = a * middle + 3.0 * weight * jnp.sin(2.0 * (centre + middle)) > 0
+        rising = a * middle + 3.0 * weight * side * jnp.sin(2.0 * (centre + side * middle)) > 0
         return jnp.where(rising, low, middle), jnp.where(rising, middle, high)
 
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (edges[:-1], edges[1:]))
-    t = 0.5 * (low + high)
-    height = 0.5 * a * t * t + 3.0 * weight * jnp.square(jnp.sin(centre + t))
-    return jnp.maximum(centre + t[jnp.argmin(height)], 0.0)
+    low, high = jax.lax.fori_loop(
+        0, _HALVINGS, halve, (jnp.zeros_like(centre), 3.0 * weight / a + 0.0 * centre)
+    )
+    return jnp.maximum(centre + side * 0.5 * (low + high), 0.0)
 
 
 def _square(x: PyTree) -> Array:
