@@ -181,7 +181,7 @@ def test_noise_carries_the_plans_scale_and_no_other():
 
 
 def test_owners_noises_are_independent():
-    task, program = dual_averaging(variant="liu")
+    _, program = dual_averaging(variant="liu")
     program = program._replace(plan=replace(program.plan, releases=(2000,) * 3), schedule=2000)
     records = worlds.shards(SIZES, 4)._replace(x=jnp.zeros((3, 12, 4)))
     messages = simulate(program, records, topologies.identity(), seed=8, transcript=True).messages[..., 0]

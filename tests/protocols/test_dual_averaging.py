@@ -186,9 +186,6 @@ def test_bad_input_is_one_clear_line():
         build(task, Settings(rate=1.5), "certified")
     star = replace(task, topology=topologies.build("one_peer_exponential", 2))
     assert build(star, Settings(rounds=2), "certified").schedule == 2  # two owners: symmetric after all
+    directed = replace(worlds.task((5, 5, 5), 3), topology=topologies.build("one_peer_exponential", 3))
     with pytest.raises(InputError, match="push-sum"):
-        build(
-            replace(worlds.task((5, 5, 5), 3), topology=topologies.build("one_peer_exponential", 3)),
-            Settings(rounds=2),
-            "certified",
-        )
+        build(directed, Settings(rounds=2), "certified")

@@ -20,6 +20,7 @@ import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
+from coterie.problems.image_features import oriented_gradients
 from coterie.problems.table import Table
 
 _CHUNK = 8192  # rows at a time: 64 MB for 2,000 features
@@ -214,8 +215,8 @@ class FeatureOptions:
 def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions | None = None) -> FeatureMap:
     """The map a command line asks for, such as "scale,ball", "pool:2,fourier:1000" or "pca:50,ball".
 
-    Steps: none, scale, ball, pool[:factor], fourier[:features], piecewise[:knots], pca:components. Settings
-    come from the table's declared bounds and from `options`; no row of the table is read. `pca` is fitted
+    Steps: none, scale, ball, pool[:factor], gradients[:cell] (images), fourier[:features], piecewise[:knots],
+    pca:components. Settings come from the table's declared bounds and from `options`; no row of the table is read. `pca` is fitted
     on `options.public_rows`, passed through the steps before it; a table's test rows are not taken unasked.
     """
     options = options or FeatureOptions()
@@ -245,7 +246,8 @@ class _Stage(NamedTuple):
     options: FeatureOptions
 
 
-_DEFAULTS = {"none": None, "scale": None, "ball": None, "pool": 2, "fourier": 1000, "piecewise": 10, "pca": 0}
+_DEFAULTS = {"none": None, "scale": None, "ball": None, "pool": 2, "gradients": 4, "fourier": 1000}
+_DEFAULTS |= {"piecewise": 10, "pca": 0}
 
 
 def _size(word: str, number: str, default: int | None) -> int:
@@ -263,6 +265,8 @@ def _step(name: str, size: int, stage: _Stage) -> FeatureMap:
         return unit_ball(options.intercept, options.surface)
     if name == "pool":
         return mean_pool(size)
+    if name == "gradients":
+        return FeatureMap(f"gradients:{size}", _in_chunks(lambda images: oriented_gradients(images, size)))
     if name == "fourier":
         return random_fourier(size, options.bandwidth, options.seed)
     if name == "pca":

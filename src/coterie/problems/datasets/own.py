@@ -82,7 +82,10 @@ def _with_target(
     if column.isna().any():
         raise InputError(f"target={column.name!r}: row {_first(column.isna())} is empty. Remove such rows.")
     if span is not None:
-        return regression(name, encoded, _numbers(column), tuple(span), test, source=name, test_is_public=False, **owners)
+        values = _numbers(column)
+        return regression(
+            name, encoded, values, tuple(span), test, source=name, test_is_public=False, **owners
+        )
     labels, codes = np.unique(column.astype(str), return_inverse=True)
     whole = not _is_number(column) or bool((column == np.round(column)).all())
     if not whole or len(labels) > _MOST_CLASSES:
@@ -97,8 +100,12 @@ def _with_target(
         labels = [f"{value:g}" for value in values]
     classes = tuple(str(label) for label in labels)
     if len(classes) == 2:
-        return binary(name, encoded, codes == 1, test, classes=classes, source=name, test_is_public=False, **owners)
-    return multiclass(name, encoded, codes, test, classes=classes, source=name, test_is_public=False, **owners)
+        return binary(
+            name, encoded, codes == 1, test, classes=classes, source=name, test_is_public=False, **owners
+        )
+    return multiclass(
+        name, encoded, codes, test, classes=classes, source=name, test_is_public=False, **owners
+    )
 
 
 def _features(frame: Frame, chosen: tuple[str, ...], ranges: Bounds) -> Encoded:
