@@ -1,0 +1,300 @@
+"""The ledger that an owner writes: charged first, on the disk, and only then may a message leave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import sqlite3
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from coterie import _check
+from coterie.accounting.certify import RELATIONS
+from coterie.accounting.events import event_from_json, event_to_json
+from coterie.accounting.ledger import store
+from coterie.accounting.ledger.account import Account, Part, Partition
+from coterie.accounting.ledger.chain import Head, Row, Terms, canonical, sealed, sha256
+from coterie.accounting.ledger.reading import replay
+from coterie.accounting.ledger.units import Tally, tally
+from coterie.accounting.statements import Certificate
+from coterie.errors import BudgetError, InputError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_LONGEST_NAME = 200  # characters of a run's or a partition's name
+
+
+def data_hash(*arrays: Any) -> str:
+    """The SHA-256 that a data set is known by: of its arrays' types, shapes and bytes. Keep it private.
+
+    >>> import numpy as np
+    >>> data_hash(np.zeros(2)) == data_hash(np.zeros(2)), data_hash(np.zeros(2)) == data_hash(np.zeros(3))
+    (True, False)
+    """
+    import numpy as np
+
+    total = hashlib.sha256()
+    for array in map(np.ascontiguousarray, arrays):
+        total.update(canonical([array.dtype.str, *array.shape]).encode())
+        total.update(array.data)
+    return total.hexdigest()
+
+
+class Ledger:
+    """One owner's charges on one data set, across runs. `with Ledger.open(...) as ledger:` is how to get it.
+
+    Guarantee: every message that `charge` returned is in the file, on the disk, with the event it costs; the
+    composition of all charged events stays within the budget, whatever crashes. This covers what passes
+    through it, with plans fixed before their run; see `docs/ledger.md` for plans chosen on the way.
+    """
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, account: Account, head: Head, held: ExitStack
+    ) -> None:
+        self._path, self._connection, self._account, self._head = path, connection, account, head
+        self._held: ExitStack | None = held  # connection and lock; None once they are let go
+        self._process, self._turn = os.getpid(), RLock()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        data_hash: str,
+        epsilon: float,
+        delta: float,
+        relation: str = "replace_one",
+        rows_per_unit: int = 1,
+    ) -> Ledger:
+        """Open the file for writing, or create it. Its terms are fixed then; opening with others is refused.
+
+        `rows_per_unit` is the most records that one person has in the data; the budget is the person's.
+        """
+        terms = _terms(data_hash, epsilon, delta, relation, rows_per_unit)
+        path = Path(os.path.realpath(path))  # one lock for one file, by whatever name
+        with ExitStack() as held:
+            held.callback(os.close, store.lock(path))
+            if not path.exists():
+                store.create(path, terms)
+            connection = store.open_writer(path)
+            held.callback(connection.close)
+            account, head = replay(path, connection)
+            _same_terms(path, account.terms, terms)
+            return cls(path, connection, account, head, held.pop_all())
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and let another writer in. Doing it twice is fine."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    @property
+    def terms(self) -> Terms:
+        """Data, budget, relation and unit, as the file has them."""
+        return self._account.terms
+
+    @property
+    def head(self) -> str:
+        """The last row's hash. Kept elsewhere, it is what `coterie ledger verify --head` compares with."""
+        return self._head.hash
+
+    def charge(
+        self,
+        run: str,
+        round: int,
+        event: DpEvent,
+        message: bytes | None,
+        *,
+        part: tuple[str, int] | None = None,
+    ) -> bytes | None:
+        """Charge `event` and store `message` with it; what is returned, and nothing else, may leave.
+
+        A round of a run is charged once: asked again, also after a crash, this returns the message of the
+        first time and charges nothing. A message whose event was charged before, with the run as a whole,
+        comes with `NoOpDpEvent()`. `part` names the part of a declared partition that the message was
+        computed from.
+
+        Guarantee: on return the row is on the disk. BudgetError, with nothing written or charged, where the
+        composition of all rows and this event would cost more than the budget.
+        """
+        body, events, place = self._understood(event, part)
+        name, number = _name("run", run), _check.count("round", round, 0)
+        content = None if message is None else bytes(message)
+        with self._turn:
+            found = self._find(name, number)
+            if found is not None:
+                return _once(found, body, place, content)
+            if not self._account.affords(events, place):
+                raise self._refusal(name, number, events, place)
+            self._append(
+                Row(0, "", "charge", name, number, *(place or (None, None)), body,
+                    None if content is None else sha256(content), "", ""), content)  # fmt: skip
+            self._account.add(events, place)
+            return content
+
+    def stored(self, run: str, round: int) -> bytes | None:
+        """The message that was charged for this round of this run, to be sent again; None where none was."""
+        with self._turn:
+            found = self._find(run, round)
+            return None if found is None else found[1]
+
+    def declare_partition(self, name: str, *, parts: int, digest: str) -> None:
+        """Declare a fixed division of the records into parts, whose charges then compose in parallel.
+
+        Guarantee: sound only where each record's part was fixed without looking at any record: by position,
+        or drawn at random. `digest` (for example `data_hash` of the parts' numbers) pins it down; the same
+        name with another division is refused, and another name composes with this one.
+        """
+        _name("partition", name)
+        body = canonical({"digest": digest, "parts": _check.count("parts", parts)})
+        with self._turn:
+            known = self._account.partitions.get(name)
+            if known is None:
+                self._append(Row(0, "", "partition", None, None, name, None, body, None, "", ""), None)
+                self._account.partitions[name] = Partition(parts, digest)
+            elif (known.parts, known.digest) != (parts, digest):
+                raise InputError(
+                    f"partition={name!r}: declared before as another division. Give this one another name."
+                )
+
+    def compose(self, event: DpEvent, *, part: tuple[str, int] | None = None) -> Certificate:
+        """What all charges and this event would cost together. Charges nothing."""
+        _, events, place = self._understood(event, part)
+        with self._turn:
+            return self._account.certificate(self._account.worst_cases(events, place), self.terms.delta)
+
+    def would_exceed(self, event: DpEvent, *, part: tuple[str, int] | None = None) -> bool:
+        """Whether charging this event would be refused. Asked of a whole run, it makes its rounds quick."""
+        _, events, place = self._understood(event, part)
+        with self._turn:
+            return not self._account.within(self._account.worst_cases(events, place))
+
+    def spent(self, delta: float | None = None) -> Certificate:
+        """What all charges cost together, at the budget's delta unless another is given."""
+        with self._turn:
+            return self._account.spent(self.terms.delta if delta is None else delta)
+
+    def remaining(self) -> float:
+        """The budget's epsilon less what is spent. Epsilons do not add up: ask `would_exceed` what fits."""
+        return max(0.0, self.terms.epsilon - self.spent().epsilon)
+
+    def _understood(self, event: DpEvent, part: tuple[str, int] | None) -> tuple[str, Tally, Part | None]:
+        """The event as it is stored and as it is counted, read back from what will be stored."""
+        body = canonical(event_to_json(event))
+        events = tally(event_from_json(json.loads(body)), self.terms.rows_per_unit)
+        place = None if part is None else Part(*part)
+        if place is not None:
+            self._account.known(place)
+        return body, events, place
+
+    def _find(self, run: str, round: int) -> tuple[Row, bytes | None] | None:
+        self._usable()
+        try:
+            found = store.find(self._connection, run, round)
+        except sqlite3.Error as error:
+            raise InputError(f"ledger={str(self._path)!r}: cannot be read ({error}).") from error
+        if found is not None:
+            _unchanged(self._path, *found)
+        return found
+
+    def _append(self, draft: Row, message: bytes | None) -> None:
+        """Complete the row, write it. After any failure the ledger is closed: memory and disk may differ."""
+        self._usable()
+        now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        row = sealed(draft._replace(sequence=self._head.sequence + 1, time=now, previous=self._head.hash))
+        try:
+            store.append(self._connection, row, message)
+        except sqlite3.Error as error:
+            self.close()
+            raise InputError(
+                f"ledger={str(self._path)!r}: cannot be written ({error}); nothing may leave. "
+                "Make room or repair the disk, then open it again."
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        self._head = Head(row.sequence, row.hash)
+
+    def _usable(self) -> None:
+        if self._held is None:
+            raise InputError(f"ledger={str(self._path)!r}: closed. Open it again.")
+        if os.getpid() != self._process:
+            raise InputError(
+                f"ledger={str(self._path)!r}: opened before a fork. Open it in one process only."
+            )
+
+    def _refusal(self, run: str, round: int, events: Tally, part: Part | None) -> BudgetError:
+        cost = max(map(self._account.epsilon, self._account.worst_cases(events, part)))
+        return BudgetError(
+            f"run={run!r}, round={round}: would bring epsilon to {cost:.6g}, the budget is "
+            f"{self.terms.epsilon:g} at delta={self.terms.delta:g}. Nothing was charged; nothing may leave."
+        )
+
+
+def _terms(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> Terms:
+    if not re.fullmatch("[0-9a-f]{64}", data_hash):
+        raise InputError(f"data_hash={data_hash!r}: must be 64 hexadecimal digits, as data_hash() computes.")
+    return Terms(
+        data_hash=data_hash,
+        epsilon=float(_check.positive("epsilon", epsilon)),
+        delta=float(_check.probability("delta", delta)),
+        relation=_check.one_of("relation", relation, RELATIONS),
+        rows_per_unit=_check.count("rows_per_unit", rows_per_unit),
+        nonce=secrets.token_hex(32),
+    )
+
+
+def _same_terms(path: Path, stored: Terms, given: Terms) -> None:
+    if stored.data_hash != given.data_hash:
+        raise InputError(
+            f"data_hash={given.data_hash[:12]}…: the ledger {str(path)!r} belongs to {stored.data_hash[:12]}…. "
+            "Give each data set its own file."
+        )
+    for name in ("epsilon", "delta", "relation", "rows_per_unit"):
+        old, new = getattr(stored, name), getattr(given, name)
+        if old != new:
+            raise InputError(f"{name}={new!r}: the ledger {str(path)!r} was created with {old!r}. Use that.")
+
+
+def _once(
+    found: tuple[Row, bytes | None], body: str, part: Part | None, message: bytes | None
+) -> bytes | None:
+    """What the round was charged with, provided that it is asked for again and not for something else."""
+    row, stored = found
+    if (row.body, row.partition, row.part) != (body, *(part or (None, None))):
+        raise InputError(
+            f"run={row.run!r}, round={row.round}: charged before with another event. Give the run a new name."
+        )
+    if stored is None and message is not None:
+        raise InputError(
+            f"run={row.run!r}, round={row.round}: charged before without a message. Use another round."
+        )
+    return stored
+
+
+def _unchanged(path: Path, row: Row, message: bytes | None) -> None:
+    """What leaves must be what was hashed; the chain was checked on opening, messages are checked here."""
+    if sealed(row).hash != row.hash or row.message_sha256 != (None if message is None else sha256(message)):
+        raise InputError(
+            f"ledger={str(path)!r}: row {row.sequence} was edited. Restore the file from a copy."
+        )
+
+
+def _name(argument: str, value: str) -> str:
+    if not 0 < len(value) <= _LONGEST_NAME:
+        raise InputError(f"{argument}={value[:20]!r}: must have 1 to {_LONGEST_NAME} characters.")
+    return value

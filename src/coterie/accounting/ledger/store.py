@@ -1,0 +1,217 @@
+"""The ledger's SQLite file: one writer, many readers, nothing acknowledged before it is on the disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from coterie.accounting.ledger.chain import SCHEMA, Head, Row, Terms, sha256
+from coterie.errors import InputError
+
+_APPLICATION = 0x436F7465  # "Cote", in the header of the file
+_COLUMNS = ", ".join(Row._fields)
+# Messages are the last column, so that reading the others does not read through them.
+_TABLES = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {SCHEMA};
+CREATE TABLE terms (id INTEGER PRIMARY KEY CHECK (id = 0), body TEXT NOT NULL);
+CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), sequence INTEGER NOT NULL, hash TEXT NOT NULL);
+CREATE TABLE ledger (
+    sequence INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT, round INTEGER,
+    partition TEXT, part INTEGER, body TEXT NOT NULL, message_sha256 TEXT,
+    previous TEXT NOT NULL, hash TEXT NOT NULL, message BLOB, UNIQUE (run, round));
+CREATE TRIGGER no_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+"""
+
+
+def lock(path: Path) -> int:
+    """Become the file's only writer until the returned descriptor is closed or the process dies.
+
+    The lock lies on a file beside it: closing any descriptor of the database would drop SQLite's own locks.
+    """
+    import fcntl
+
+    with _files(path):
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise InputError(f"ledger={str(path)!r}: in use by another writer. Close that one first.") from error
+    return descriptor
+
+
+def create(path: Path, terms: Terms) -> None:
+    """A new, empty ledger, complete or not there at all: written beside its place, then renamed."""
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:  # SQLite would read old rows from it into the new file
+        raise InputError(f"ledger={str(path)!r}: missing, but its log {log.name} is there. Restore both.")
+    draft = Path(f"{path}.new")
+    with _files(path):
+        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            leftover.unlink(missing_ok=True)
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with _connected(draft, "mode=rw") as connection:
+            _configure(connection)
+            connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
+            text = terms.to_text()
+            connection.execute("BEGIN")
+            connection.execute("INSERT INTO terms VALUES (0, ?)", (text,))
+            connection.execute("INSERT INTO head VALUES (0, 0, ?)", (sha256(text),))
+            connection.execute("COMMIT")
+        _sync(draft)
+        os.rename(draft, path)
+        _sync(path.parent)
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """A connection for the holder of the lock; InputError where the file is no ledger."""
+    with _files(path):
+        connection = _connect(path, "mode=rw")
+        try:
+            _recognise(connection, path)  # first: configuring writes to the file, whosever it is
+            _configure(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def reader(path: Path) -> Iterator[sqlite3.Connection]:
+    """One consistent view of the file, also while its owner writes; never creates or changes a ledger."""
+    if not path.is_file():
+        raise InputError(f"ledger={str(path)!r}: no such file.")
+    with _files(path), _connected(path, _how_to_read(path)) as connection:
+        _recognise(connection, path)
+        connection.execute("BEGIN")
+        yield connection
+
+
+def terms_text(connection: sqlite3.Connection) -> str:
+    """The stored terms, as text."""
+    return _only(connection, "SELECT body FROM terms")[0]
+
+
+def head(connection: sqlite3.Connection) -> Head:
+    """The stored head record."""
+    return Head(*_only(connection, "SELECT sequence, hash FROM head"))
+
+
+def rows(connection: sqlite3.Connection) -> Iterator[Row]:
+    """Every row in order, without the messages."""
+    for row in connection.execute(f"SELECT {_COLUMNS} FROM ledger ORDER BY sequence"):
+        yield Row(*row)
+
+
+def find(connection: sqlite3.Connection, run: str, round: int) -> tuple[Row, bytes | None] | None:
+    """The row that was charged for this round of this run, with its message."""
+    query = f"SELECT {_COLUMNS}, message FROM ledger WHERE run = ? AND round = ?"
+    found = connection.execute(query, (run, round)).fetchone()
+    return None if found is None else (Row(*found[:-1]), found[-1])
+
+
+def append(connection: sqlite3.Connection, row: Row, message: bytes | None) -> None:
+    """Write the row, its message and the new head together; return once they are on the disk."""
+    marks = ", ".join("?" * (len(row) + 1))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # The head moves only from where this writer left it: a writer that went around the lock is noticed.
+        moved = connection.execute(
+            "UPDATE head SET sequence = ?, hash = ? WHERE sequence = ? AND hash = ?",
+            (row.sequence, row.hash, row.sequence - 1, row.previous),
+        )
+        if moved.rowcount != 1:
+            raise sqlite3.IntegrityError("the head has moved: somebody else has written to the file")
+        connection.execute(f"INSERT INTO ledger ({_COLUMNS}, message) VALUES ({marks})", (*row, message))
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # the first error says more; closing the connection also rolls back
+            connection.execute("ROLLBACK")
+        raise
+
+
+def wrong_messages(connection: sqlite3.Connection) -> Iterator[int]:
+    """Numbers of the rows whose message is not the one that was hashed. Reads every message."""
+    for sequence, wanted, message in connection.execute(
+        "SELECT sequence, message_sha256, message FROM ledger ORDER BY sequence"
+    ):
+        found = sha256(message) if isinstance(message, bytes) else message
+        if found != wanted:
+            yield sequence
+
+
+def damage(connection: sqlite3.Connection) -> str | None:
+    """What SQLite's own check of the file's structure finds first, if anything."""
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    return None if found == "ok" else str(found).splitlines()[-1]
+
+
+@contextmanager
+def _files(path: Path) -> Iterator[None]:
+    """SQLite's and the system's complaints as one line of InputError."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"ledger={str(path)!r}: not readable as a ledger ({error}).") from error
+    except OSError as error:
+        raise InputError(f"ledger={str(path)!r}: cannot be used ({error.strerror}).") from error
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    # An edited file may hold text that is not UTF-8; it must reach the hash, not an exception.
+    address = f"file:{quote(str(path))}?{how}"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    connection.text_factory = lambda content: content.decode(errors="backslashreplace")
+    return connection
+
+
+@contextmanager
+def _connected(path: Path, how: str) -> Iterator[sqlite3.Connection]:
+    connection = _connect(path, how)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _how_to_read(path: Path) -> str:
+    """`immutable` only where SQLite could not share the file: a folder closed to us, and no log beside it."""
+    shared = os.path.exists(f"{path}-wal") or os.access(path.parent, os.W_OK)
+    return "mode=ro" if shared else "immutable=1"
+
+
+def _configure(connection: sqlite3.Connection) -> None:
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    connection.execute("PRAGMA synchronous = FULL")
+    if mode != "wal" or connection.execute("PRAGMA synchronous").fetchone()[0] != 2:
+        raise sqlite3.OperationalError(f"journal mode {mode}: the file system does not support WAL")
+
+
+def _recognise(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != _APPLICATION:
+        raise InputError(f"ledger={str(path)!r}: not a ledger (another program's file, or an empty one).")
+    if version != SCHEMA:
+        raise InputError(f"ledger={str(path)!r}: schema {version}, this program reads schema {SCHEMA}.")
+
+
+def _only(connection: sqlite3.Connection, query: str) -> tuple:
+    found = connection.execute(query).fetchone()
+    if found is None:
+        raise sqlite3.DatabaseError("its terms or its head were removed")
+    return found
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

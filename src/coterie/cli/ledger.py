@@ -1,0 +1,139 @@
+"""`coterie ledger show | verify`: what an owner has spent, and whether the file was tampered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli._common import exits, print_json
+
+if TYPE_CHECKING:
+    from coterie.accounting.ledger import Snapshot
+
+app = typer.Typer(
+    help="What an owner has spent, and whether its ledger was tampered with.", no_args_is_help=True
+)
+
+File = Annotated[Path, typer.Argument(help="The owner's ledger.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+_EVENTS_SHOWN = 2  # different events of a run in the terminal; the JSON has all
+
+
+@app.command()
+def show(file: File, as_json: AsJson = False) -> None:
+    """Budget, spent, remaining, and every run. Reads only, also while the owner writes."""
+    from coterie.accounting.ledger import read
+
+    with exits():
+        facts = summary(file, read(file))
+    if as_json:
+        return print_json(facts)
+    _show(facts)
+
+
+@app.command()
+def verify(
+    file: File,
+    head: Annotated[str | None, typer.Option(help="A head that was written down earlier.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whether a row or a message was edited or removed. Exit status 2 if so."""
+    from coterie.accounting.ledger import verify as check
+    from coterie.errors import InputError
+
+    with exits():
+        found = check(file, head)
+        problems = list(found.problems)
+        if as_json:
+            print_json({"ok": not problems, "file": str(file), "rows": found.rows, "head": found.head,
+                        "head_given": head, "problems": problems})  # fmt: skip
+        elif not problems:
+            print(f"ok: {found.rows} rows in an unbroken chain\nhead: {found.head}")
+        else:
+            print("\n".join(problems))
+        if problems:
+            raise InputError(f"file={str(file)!r}: not in order. First: {problems[0]}")
+
+
+def summary(file: Path, snapshot: Snapshot) -> dict[str, Any]:
+    """What `show` prints, as plain values."""
+    account, terms = snapshot.account, snapshot.account.terms
+    spent = account.spent(terms.delta)
+    return {
+        "file": str(file),
+        "data_hash": terms.data_hash,
+        "budget": {"epsilon": terms.epsilon, "delta": terms.delta},
+        "relation": terms.relation,
+        "unit": terms.unit,
+        "spent": spent.to_json(),
+        "spent_text": str(spent),
+        "remaining": max(0.0, terms.epsilon - spent.epsilon),
+        "rows": snapshot.head.sequence,
+        "head": snapshot.head.hash,
+        "partitions": [
+            {"name": name, "parts": partition.parts, "charged_parts": len(partition.shares)}
+            for name, partition in account.partitions.items()
+        ],
+        "runs": [_run(run) for run in snapshot.runs],
+    }
+
+
+def _run(run: Any) -> dict[str, Any]:
+    import json
+
+    return {
+        "run": run.name,
+        "charges": run.charges,
+        "messages": run.messages,
+        "first_round": run.rounds[0],
+        "last_round": run.rounds[1],
+        "first_time": run.times[0],
+        "last_time": run.times[1],
+        "events": [{"event": json.loads(body), "times": times} for body, times in run.events.items()],
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    console = Console(soft_wrap=True, highlight=False)
+    budget = facts["budget"]
+    console.print(f"budget:    ε = {budget['epsilon']:g} (δ = {budget['delta']:g}, {facts['relation']}, "
+                  f"unit: {facts['unit']})")  # fmt: skip
+    console.print(facts["spent_text"].replace("certified: ε ≤", "spent:     ε ≤", 1), markup=False)
+    console.print(f"remaining: ε = {facts['remaining']:.4g}")
+    console.print(f"data:      {facts['data_hash']}\nhead:      {facts['head']} ({facts['rows']} rows)")
+    for one in facts["partitions"]:
+        console.print(
+            f"partition: {escape(one['name'])}, {one['charged_parts']} of {one['parts']} parts charged"
+        )
+    grid = Grid(box=None, pad_edge=False)
+    for column in ("run", "charges", "messages", "rounds", "last charged (UTC)", "events"):
+        grid.add_column(column, overflow="fold")
+    for run in facts["runs"]:
+        rounds = f"{run['first_round']} to {run['last_round']}"
+        grid.add_row(escape(run["run"]), f"{run['charges']:,}", f"{run['messages']:,}", rounds,
+                     run["last_time"][:19].replace("T", " "), escape(_events(run["events"])))  # fmt: skip
+    console.print(grid)
+
+
+def _events(events: list[dict[str, Any]]) -> str:
+    """The events in a few words."""
+    words = [f"{one['times']:,} × {_words(one['event'])}" for one in events[:_EVENTS_SHOWN]]
+    more = len(events) - _EVENTS_SHOWN
+    return ", ".join(words) + (f", and {more} other kinds" if more > 0 else "")
+
+
+def _words(event: dict[str, Any]) -> str:
+    inside = []
+    for key, value in event.items():
+        if isinstance(value, list):
+            inside.append(f"{len(value)} events")
+        elif key != "type":
+            inside.append(_words(value) if isinstance(value, dict) else f"{value:g}")
+    return f"{event['type'].removesuffix('DpEvent')}({', '.join(inside)})"
