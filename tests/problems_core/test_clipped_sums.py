@@ -65,14 +65,14 @@ def test_closed_forms_equal_autodiff(model: Model, loss, order: Order) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found.total, expected)
 
 
-@pytest.mark.parametrize("microbatch", [1, 4, 11, 64])
+@pytest.mark.parametrize("microbatch", [1, 4, 64])
 def test_micro_batches_do_not_change_the_sum(microbatch: int) -> None:
     """A model without a closed form: any memory bound gives the same answer."""
     closed = two_layer(DIM, 4, 3)
     problem = Problem(closed._replace(factors=None), softmax(3), none())
     rows, params = batch(problem), closed.init(jax.random.key(0))
-    found = clipped(problem, params, rows, 0.5, microbatch=microbatch)
-    expected = clipped(problem._replace(model=closed), params, rows, 0.5)
+    found = jax.jit(lambda p: clipped(problem, p, rows, 0.5, microbatch=microbatch))(params)
+    expected = jax.jit(lambda p: clipped(problem._replace(model=closed), p, rows, 0.5))(params)
     np.testing.assert_allclose(found.norms, expected.norms, rtol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found.total, expected.total)
 
@@ -102,8 +102,8 @@ def test_objective_is_the_mean_over_real_rows_plus_the_penalty() -> None:
 def test_sum_with_huge_clip_norm_is_the_gradient_of_the_objective() -> None:
     problem = Problem(two_layer(DIM, 4, 3), softmax(3), none())
     rows, params = batch(problem), problem.model.init(jax.random.key(3))
-    expected = jax.grad(lambda p: 8.0 * objective(problem, p, rows))(params)
-    found = clipped_sum(problem, params, rows, 1e6)
+    expected = jax.jit(jax.grad(lambda p: 8.0 * objective(problem, p, rows)))(params)
+    found = jax.jit(lambda p: clipped_sum(problem, p, rows, 1e6))(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), found, expected)
 
 
