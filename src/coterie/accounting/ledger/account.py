@@ -149,9 +149,7 @@ def composed(case: Tally) -> DpEvent:
     """
     import dp_accounting as dp
 
-    return dp.ComposedDpEvent(
-        [dp.SelfComposedDpEvent(event, n) for event, n in sorted(case.items(), key=repr)]
-    )
+    return dp.ComposedDpEvent([dp.SelfComposedDpEvent(event, n) for event, n in case.items()])
 
 
 def _worst_shares(shares: Iterable[Tally], rows_per_unit: int) -> list[Tally]:
@@ -202,7 +200,7 @@ def _is_gaussian(event: Any) -> bool:
 
 
 def _contained(small: Tally, large: Tally) -> bool:
-    return all(large[event] >= n for event, n in small.items())
+    return len(small) <= len(large) and all(large[event] >= n for event, n in small.items())
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

@@ -6,6 +6,7 @@ records at once (group privacy). What has no sound conversion here is refused.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -59,7 +60,8 @@ def _for_unit(event: Any, rows: int) -> Any:
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent() | dp.LaplaceDpEvent()):
             # Sensitivity: none of the k is drawn with probability (1−q)^k, and then nothing changes; else the
             # sum moves by at most k contributions. Joint convexity takes the mixture over how many were drawn.
-            return dp.PoissonSampledDpEvent(1 - (1 - rate) ** rows, _for_unit(event.event, rows))
+            any_drawn = -math.expm1(rows * math.log1p(-rate)) if 0 < rate < 1 else rate
+            return dp.PoissonSampledDpEvent(any_drawn, _for_unit(event.event, rows))
         case dp.SampledWithoutReplacementDpEvent(size, sample, dp.GaussianDpEvent()):
             # Sensitivity: one of the k is in the sample with probability at most k b / n; swapping those out
             # for other records, or for their replacements, moves the sum by at most 2 k C.
