@@ -6,8 +6,6 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.program import Rounds
-
 if TYPE_CHECKING:
     from coterie.experiments.run import Result
 
@@ -20,7 +18,7 @@ def words(result: Result, folder: Path) -> str:
     blocks = [
         *_wrap(_what(result)),
         "",
-        *_wrap(_measured(result)),
+        f"{result.metric} on {len(result.prepared.y_test):,} {result.test_rows}",
         *_table(_metric_rows(result)),
         "",
         *_wrap(
@@ -40,7 +38,7 @@ def _what(result: Result) -> str:
     task, experiment = result.prepared.task, result.experiment
     steps = int(result.steps[-1])
     owners = f"{task.owners:,} owner{'s' * (task.owners > 1)}"
-    if not isinstance(result.program.functions, Rounds):
+    if result.step == "visit":
         path = f"{steps:,} visits"
     elif result.program.aggregate is not None:
         path = f"{steps:,} rounds over an aggregator"
@@ -50,12 +48,6 @@ def _what(result: Result) -> str:
         f"{experiment.data}: {owners}, {sum(task.sizes):,} records. "
         f"{experiment.protocol} ({experiment.calibration}), {path}."
     )
-
-
-def _measured(result: Result) -> str:
-    rows = len(result.prepared.y_test)
-    kind = "public test rows" if "joint" not in result.oracle else "held-out rows (oracle)"
-    return f"{result.metric} on {rows:,} {kind}"
 
 
 def _metric_rows(result: Result) -> list[tuple[str, str, str]]:

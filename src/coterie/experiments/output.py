@@ -100,12 +100,9 @@ def pictures(result: Result) -> dict[str, Figure]:
     what = f"{Path(experiment.data).stem}: {owners}, {sum(task.sizes):,} records"
     return {
         "metric": figures.metric_over_rounds(
-            result.steps,
-            result.curve,
-            result.sizes,
-            result.local_mean,
-            result.central,
-            f"{result.metric}, {'held-out rows (oracle)' if 'joint' in result.oracle else 'public test rows'}",
+            figures.Curve(result.steps, result.curve, result.sizes, result.local_mean, result.central),
+            f"{result.metric} on {result.test_rows}",
+            result.step,
             f"{what}, {experiment.protocol}",
         ),
         "epsilon": figures.epsilon_by_owner(

@@ -64,6 +64,16 @@ class Result:
         return [*ours, "local_only", "central"]
 
     @property
+    def step(self) -> str:
+        """What one step of the run is called."""
+        return "round" if isinstance(self.program.functions, Rounds) else "visit"
+
+    @property
+    def test_rows(self) -> str:
+        """What the metric is taken on, in words."""
+        return "public test rows" if self.prepared.table.test_is_public else "held-out rows (oracle)"
+
+    @property
     def sizes(self) -> np.ndarray:
         """(owners,) public sizes."""
         return np.array(self.prepared.task.sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,36 +13,41 @@ if TYPE_CHECKING:
 JOINT, LOCAL, CENTRAL, BUDGET = "#1b6ca8", "#c05621", "#2f855a", "#222222"
 _NAMED = 40  # owners beyond which their names no longer fit
 _SHORT = 28  # characters of a name
+_ROOM = 60  # characters that fit below the picture side by side
 
 
-def metric_over_rounds(
-    steps: np.ndarray,
-    curve: np.ndarray,
-    sizes: np.ndarray,
-    floor: float,
-    ceiling: float,
-    name: str,
-    title: str,
-) -> Figure:
-    """The joint model's metric over rounds, between what owners reach alone and the non-private ceiling.
+class Curve(NamedTuple):
+    """A metric over a run, with what owners reach alone and what no privacy would reach."""
 
-    curve: (points, models); with several, the band spans the owners' own. What is not finite is left out.
+    steps: np.ndarray  # (points,)
+    values: np.ndarray  # (points, models): the owners' own models, or a single one
+    sizes: np.ndarray  # (owners,)
+    floor: float
+    ceiling: float
+
+
+def metric_over_rounds(curve: Curve, metric: str, step: str, title: str) -> Figure:
+    """The joint model's metric between floor and ceiling; the band spans the owners' own models.
+
+    What is not finite, as after a model diverged, is left out.
     """
     figure, axes = _new()
-    curve = np.where(np.isfinite(curve), curve, np.nan)
-    weights = sizes if curve.shape[1] == len(sizes) else np.ones(curve.shape[1])
-    mean = np.average(curve, axis=1, weights=weights)
-    axes.fill_between(steps, curve.min(1), curve.max(1), color=JOINT, alpha=0.15, linewidth=0)
-    axes.plot(steps, mean, color=JOINT, linewidth=2, marker="o" if len(steps) < 10 else "", markersize=4)
+    values = np.where(np.isfinite(curve.values), curve.values, np.nan)
+    models = values.shape[1]
+    mean = np.average(values, axis=1, weights=curve.sizes if models == len(curve.sizes) else None)
+    if models > 1:
+        axes.fill_between(curve.steps, values.min(1), values.max(1), color=JOINT, alpha=0.15, linewidth=0)
+    dots = {"marker": "o", "markersize": 4, "clip_on": False} if len(curve.steps) < 10 else {}
+    axes.plot(curve.steps, mean, color=JOINT, linewidth=2, **dots)
     lines = [
-        (mean[-1], "joint, private", JOINT),
-        (floor, "each owner alone, private", LOCAL),
-        (ceiling, "all records, no privacy", CENTRAL),
+        (mean[-1], "joint model", JOINT),
+        (curve.floor, "each owner alone, private", LOCAL),
+        (curve.ceiling, "all records, no privacy", CENTRAL),
     ]
     for value, _, color in lines[1:]:
         if np.isfinite(value):
             axes.axhline(value, color=color, linewidth=1.5, linestyle="--")
-    axes.set(xlabel="round", ylabel=name, xlim=(0, steps[-1]))
+    axes.set(xlabel=step, ylabel=metric, xlim=(0, curve.steps[-1]))
     axes.margins(y=0.08)
     _label_right(axes, lines)
     figure.suptitle(title, fontsize=12)
@@ -84,7 +89,7 @@ def _name_owners(axes: Axes, names: tuple[str, ...], sizes: np.ndarray, endless:
         axes.set_xlabel(f"{len(names):,} owners{note}")
         return
     labels = [f"{_shortened(name)}  ({size:,})" for name, size in zip(names, sizes)]
-    tilt = {"rotation": 50, "ha": "right", "rotation_mode": "anchor"} if len(names) > 4 else {}
+    tilt = {"rotation": 50, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, labels)) > _ROOM else {}
     axes.set_xticks(range(len(names)), labels, fontsize=8, **tilt)
 
 

@@ -1,0 +1,72 @@
+"""The claims table: five papers at their published settings, or at any others. Imports no JAX.
+
+Each module states one paper: its noise formula, and what is really released as a `DpEvent`. The protocols compute the
+same from their plans, for the noise that a run adds; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.experiments.claims import adad2p_2023, farokhi_2020, jin_2020, kang_2021, liu_2022
+from coterie.experiments.claims.row import Family, Row, row_of
+from coterie.experiments.settings import typed
+
+FAMILIES: tuple[Family, ...] = tuple(
+    family
+    for paper in (jin_2020, farokhi_2020, adad2p_2023, liu_2022, kang_2021)
+    for family in paper.FAMILIES
+)
+PAPERS = tuple(dict.fromkeys(family.paper for family in FAMILIES))
+
+Tell = Callable[[str, int, int], None]
+
+
+def table(
+    paper: str | None = None, given: dict[str, Any] | None = None, tell: Tell | None = None
+) -> list[Row]:
+    """The rows of all papers, or of one (by its name or its protocol's), with `given` settings instead.
+
+    Guarantee: every certificate is an upper bound under replace-one adjacency for the view that it names.
+    """
+    chosen = [(family, settings) for family in named(paper) for settings in _settings(family, given or {})]
+    if given and not chosen:
+        raise _unknown(paper, given)
+    rows = []
+    for done, (family, settings) in enumerate(chosen, 1):
+        rows.append(row_of(family, settings))
+        if tell:
+            tell(f"certifying {family.paper}", done, len(chosen))
+    return rows
+
+
+def named(paper: str | None) -> list[Family]:
+    """The families of a paper or protocol; all of them for None."""
+    found = [family for family in FAMILIES if paper in (None, family.paper, family.protocol)]
+    if not found:
+        names = ", ".join([*PAPERS, *(family.protocol for family in FAMILIES)])
+        raise InputError(f"paper={paper!r}: unknown. Choose one of: {names}.")
+    return found
+
+
+def _settings(family: Family, given: dict[str, Any]) -> list[Any]:
+    """The published settings with the given ones instead, each once; none where the family lacks a given key."""
+    if not set(given) <= _keys(family):
+        return []
+    fitting = typed(family.protocol, family.settings, given)
+    return list(dict.fromkeys(replace(published, **fitting) for published in family.published))
+
+
+def _keys(family: Family) -> set[str]:
+    return {field.name for field in fields(family.settings)}
+
+
+def _unknown(paper: str | None, given: dict[str, Any]) -> InputError:
+    known = "; ".join(f"{one.protocol}: {', '.join(sorted(_keys(one)))}" for one in named(paper))
+    return InputError(f"--set {', '.join(given)}: not known together. Known keys of {known}.")
+
+
+__all__ = ["FAMILIES", "PAPERS", "Family", "Row", "named", "table"]

@@ -1,0 +1,103 @@
+"""The claims table in words: for a terminal's cells, and as a page of documentation with pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from itertools import groupby
+
+from coterie.experiments.claims import named
+from coterie.experiments.claims.row import Row
+
+COMMAND = "coterie certify --docs docs"
+
+_HEAD = f"""<!-- Written by `{COMMAND}`. Do not edit: a test compares this page with what the command writes. -->
+# What five papers claim, and what can be certified
+
+**Claimed** is the paper's theorem at the setting; **certified** is an upper bound that a numerical accountant proves for what
+the published algorithm releases. Certificates are for replacing one record of one owner ({{relation}}); δ is 0 where the bound is pure.
+Why each claim fails, with a counterexample to run and the repair: [what-the-papers-claim.md](what-the-papers-claim.md).
+
+![Claimed and certified ε of every row, logarithmic](images/claims.png)
+
+`coterie certify` prints this table, `coterie certify --paper NAME --set key=value` the same for other settings, and `--json`
+rows for a program. Settings are named as `--set` wants them.
+"""
+
+
+def number(epsilon: float | None) -> str:
+    """ε as people read it.
+
+    >>> [number(value) for value in (None, 0.84992, 12.6008, 11157.05, math.inf)]
+    ['none stated', '0.85', '12.6', '11,157', '∞']
+    """
+    if epsilon is None:
+        return "none stated"
+    if math.isinf(epsilon):
+        return "∞"
+    return f"{epsilon:,.0f}" if epsilon >= 1000 else f"{epsilon:.3g}"
+
+
+def setting(row: Row, keys: Collection[str] | None = None) -> str:
+    """key=value, as `--set` takes them; all of them, or those in `keys`."""
+    return " ".join(
+        f"{key}={_value(value)}" for key, value in row.setting.items() if keys is None or key in keys
+    )
+
+
+def changed(row: Row) -> str:
+    """What tells the row from others of its protocol: the settings that were published with several values."""
+    several = [settings for family in named(row.protocol) for settings in family.published]
+    varied = {key for key in row.setting if len({getattr(one, key) for one in several}) > 1}
+    return setting(row, varied) or setting(row)
+
+
+def _value(value: float | int | str | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def groups(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows of one guarantee together, under its heading."""
+    return [(heading, list(found)) for heading, found in groupby(rows, _heading)]
+
+
+def _heading(row: Row) -> str:
+    return f"{row.paper} · {row.protocol} · {row.claim.source}"
+
+
+def notes(rows: Iterable[Row]) -> list[str]:
+    """What the theorems do not cover and what the certificates warn of, each once."""
+    found = [note for row in rows for note in (row.claim.note, *row.certificate.warnings) if note]
+    return list(dict.fromkeys(found))
+
+
+def page(rows: list[Row]) -> str:
+    """The table as Markdown."""
+    relations = ", ".join(sorted({row.certificate.relation for row in rows}))
+    parts = [_HEAD.format(relation=relations)]
+    for heading, found in groups(rows):
+        lines = [
+            "| setting | claimed ε | certified ε | δ | accountant | view | why they differ |",
+            "|---|---|---|---|---|---|---|",
+            *(_markdown(row) for row in found),
+            *(["", *(f"* {note}" for note in notes(found))] if notes(found) else []),
+        ]
+        parts.append(f"## {heading}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _markdown(row: Row) -> str:
+    certificate = row.certificate
+    certified = f"**{number(certificate.epsilon)}**" if row.broken else number(certificate.epsilon)
+    cells = [
+        f"`{setting(row)}`",
+        number(row.claim.epsilon),
+        certified,
+        f"{row.delta:.3g}",
+        certificate.accountant,
+        certificate.view,
+        row.reason,
+    ]
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,164 @@
+"""Bad input: one clear line, exit status 2, nothing written."""
+
+import pytest
+from cli_world import HOSPITALS, coterie, on, write_visits
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working folder beside a folder of files, so that whatever a command writes is seen."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def refused(here, *arguments, names: tuple[str, ...]) -> None:
+    done = coterie(*arguments)
+    assert done.status == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
+    for name in names:
+        assert name in done.stderr
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--data", "nothing"], ("data='nothing'", "census")),
+        (["--data", "nowhere.csv", "--target", "y"], ("nowhere.csv", "no such file")),
+        (["nowhere.toml"], ("nowhere.toml", "cannot be read")),
+        (["--protocol", "gossip"], ("protocol='gossip'", "dual_averaging")),
+        (["--engine", "spmd"], ("engine='spmd'", "simulate")),
+        (["--calibration", "loose"], ("calibration='loose'", "certified")),
+        (["--partition", "halves"], ("partition='halves'", "iid")),
+        (["--topology", "chain"], ("topology='chain'", "ring")),
+        (["--loss", "cubic"], ("cubic", "logistic")),
+        (["--model", "deep"], ("model='deep'", "linear")),
+        (["--features", "magic"], ("magic",)),
+        (["--epsilon", "0"], ("epsilon=0.0", "> 0")),
+        (["--epsilon", "-1"], ("epsilon=-1.0", "> 0")),
+        (["--epsilon", "nan"], ("epsilon=nan",)),
+        (["--epsilon", "inf"], ("epsilon=inf", "finite")),
+        (["--epsilon", "one"], ("epsilon='one'", "number")),
+        (["--epsilon", "1,2"], ("2 budgets for 20 owners",)),
+        (["--epsilon", "nowhere.csv:budget"], ("nowhere.csv", "cannot be read")),
+        (["--delta", "0"], ("delta=0.0", "between 0 and 1")),
+        (["--delta", "1"], ("delta=1.0", "between 0 and 1")),
+        (["--delta", "nan"], ("delta=nan",)),
+        (["--owners", "0"], ("owners=0",)),
+        (["--owners", "30000"], ("owners=30000", "27530 records")),
+        (["--gossip-steps", "0"], ("gossip_steps=0",)),
+        (["--seed", "-1"], ("seed=-1",)),
+        (["--seed", "4294967295"], ("seed=4294967295",)),
+        (["--set", "rounds"], ("'rounds'", "KEY=VALUE")),
+        (["--set", "pace=3"], ("dual_averaging.pace", "rounds")),
+        (["--set", "rounds=many"], ("dual_averaging.rounds='many'", "a whole number")),
+        (["--set", "rounds=-1"], ("rounds=-1",)),
+        (["--set", "radius=NaN"], ("dual_averaging.radius=nan", "finite")),
+        (["--set", "variant=best"], ("dual_averaging.variant='best'", "liu")),
+        (["--owners", "many"], ("--owners",)),
+        (["--no-such-option"], ("--no-such-option", "coterie run --help")),
+        (["one.toml", "two.toml"], ("two.toml",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options(here, options, names):
+    refused(here, "run", *options, names=names)
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ("Eastside,,0.1,yes", ("'age'", "row 201", "empty")),
+        ("Eastside,nan,0.1,yes", ("'age'", "row 201")),
+        ("Eastside,old,0.1,yes", ("'age'", "row 201", "not a finite number")),
+        ("Eastside,inf,0.1,yes", ("'age'", "row 201")),
+        ("Eastside,47,0.1,yes", ("'age'", "row 201", "public range")),
+        ("Eastside,0.1,0.1,", ("'readmitted'", "row 201")),
+        (",0.1,0.1,yes", ("'hospital'", "row 201")),
+        ("Southport,0.1,0.1,yes", ("'Southport'", "fewer than 2 records")),
+    ],
+)
+def test_a_row_of_a_file(here, tmp_path, row, names):
+    path = write_visits(tmp_path / "visits.csv")
+    path.write_text(path.read_text() + row + "\n")
+    refused(here, *on(path), names=names)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--target", "cured"], ("target='cured'", "readmitted")),
+        (["--owner-column", "clinic"], ("clinic", "hospital")),
+        (["--bounds", "nowhere.toml"], ("nowhere.toml", "no such file")),
+        (["--partition", "iid", "--owners", "100"], ("owners=100", "160 records")),
+        (["--partition", "column", "--owners", "5"], ("owners=5",)),
+    ],
+)
+def test_options_of_a_file(here, visits, options, names):
+    refused(here, *on(visits), *options, names=names)
+
+
+def test_a_file_without_a_target(here, visits):
+    refused(here, "run", "--data", visits, names=("--target",))
+
+
+def test_a_disconnected_graph(here, tmp_path, visits):
+    graph = tmp_path / "islands.edgelist"
+    graph.write_text("0 1\n2 3\n")
+    refused(here, *on(visits), "--topology", graph, names=("islands", "connected"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("rouns = 5", ("unknown key 'rouns'", "settings")),
+        ('owners = "four"', ("owners='four'", "a whole number")),
+        ("owners = true", ("owners=True", "a whole number")),
+        ('epsilon = ["low"]', ("epsilon=['low']", "a number")),
+        ("epsilon = []", ("epsilon=[]",)),
+        ("settings = 5", ("settings=5", "a table")),
+        ("protocol = 3", ("protocol=3", "text")),
+        ("epsilon = ", ("not valid TOML",)),
+        ("[settings]\nspeed = 3", ("dual_averaging.speed",)),
+    ],
+)
+def test_an_experiment_file(here, tmp_path, text, names):
+    path = tmp_path / "experiment.toml"
+    path.write_text(text + "\n")
+    refused(here, "run", path, names=names)
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("hospital,money\nEastside,1\n", ("'budget'", "money")),
+        ("hospital,budget\nEastside,much\n", ("'budget'", "no number")),
+        ("hospital,budget\nEastside,1\nEastside,2\n", ("twice",)),
+        (
+            "hospital,budget\n" + "".join(f"{name},1\n" for name in HOSPITALS[1:]),
+            ("'Eastside' has no budget",),
+        ),
+        (
+            "hospital,budget\n" + "".join(f"{name},1\n" for name in (*HOSPITALS, "Southport")),
+            ("'Southport' is not an owner",),
+        ),
+    ],
+)
+def test_a_file_of_budgets(here, tmp_path, visits, table, names):
+    path = tmp_path / "budgets.csv"
+    path.write_text(table)
+    refused(here, *on(visits), "--epsilon", f"{path}:budget", names=names)
+
+
+def test_a_folder_that_holds_another_run_is_refused_and_left_alone(here, ran, visits):
+    before = {path.name: path.read_bytes() for path in ran.out.iterdir()}
+    refused(here, *on(visits), "--out", ran.out, names=(str(ran.out), "not empty", "never overwrites"))
+    assert {path.name: path.read_bytes() for path in ran.out.iterdir()} == before
+
+
+def test_a_folder_below_a_file_is_refused(here, visits):
+    refused(here, *on(visits), "--out", visits / "out", names=("out=", "may be written"))
