@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 from coterie import _check
 from coterie.errors import InputError
 from coterie.program import Program
-from coterie.protocols import async_learner, average_erm, central_erm, dual_averaging, push_sum, weighted_erm
+from coterie.protocols import (
+    async_learner,
+    average_erm,
+    central_erm,
+    deep_q,
+    dual_averaging,
+    push_sum,
+    random_walk,
+    weighted_erm,
+    wor_sgd,
+)
 from coterie.protocols.task import CALIBRATIONS, Calibration, Task
 
 
@@ -29,9 +39,12 @@ PROTOCOLS: dict[str, Protocol] = {
     "async_learner": _row(async_learner),
     "average_erm": _row(average_erm),
     "central_erm": _row(central_erm),
+    "deep_q": _row(deep_q),
     "dual_averaging": _row(dual_averaging),
     "push_sum": _row(push_sum),
+    "random_walk": _row(random_walk),
     "weighted_erm": _row(weighted_erm),
+    "wor_sgd": _row(wor_sgd),
 }
 
 

@@ -1,0 +1,307 @@
+"""Fully collaborative SGD without replacement (Jin, He & Dai, Algorithm 1).
+
+    w ← Π_R[w − η_t (∇f_B(w) + N_t)],   f = loss + λ/2 ‖w‖²,   B the active owner's next b unseen records
+
+Published: b = 50; η_t = 0.1 (λ = 0, "convex") or 1/(λt) and R = 1/λ (λ > 0, "strongly convex"); the step's
+noise has std √(2 ln(1.25/δ)) · 2 η_t L / (bε) with L = 1 + λR, and the last w is the model.
+Released: the clipped sum of the batch's gradients plus noise, once for each batch; w is made of releases. The
+penalty reads no records and is added to them in public, as are the step and the projection.
+
+Departures. One-vs-all is released as the joint model it is: as published (`calibration="paper"`) each binary
+model gets the noise above, and the certificate charges all of them, for a record acts on every one. By default
+(`"certified"`) the noise meets each owner's budget, and batch and step follow from the noise (`tuned`): one pass
+pays for a record once, however many records share its release, so few large batches suffer least. The step is
+constant and the model is the t-weighted average of w, which is post-processing. Owners take turns, evenly spread
+over the run; the last batch may be short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie import _check
+from coterie._types import Array, PyTree
+from coterie.accounting import Claim
+from coterie.mechanisms import OnePass, ReleasePlan
+from coterie.problems.penalties import prox
+from coterie.problems.problem import Problem, clipped_sum
+from coterie.program import Batch, Context, Program, Visits
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
+
+BATCH = 50  # the paper's experiments
+STEP = 0.1
+_TINY = 1e-30  # keeps 0/0 out of the projection; no model is as short
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What may be set; None means chosen for the budget (certified) or as published (paper)."""
+
+    batch: int | None = None
+    step: float | None = None  # η; where the published one decays, its value at t = 1
+    radius: float = 10.0  # guess of ‖w*‖, public; enters batch and step only
+
+
+class Pace(NamedTuple):
+    """How the model moves: η_t = step / t^decay on the mean of a public number of gradients."""
+
+    batch: int
+    step: float
+    decay: float
+    averaged: bool
+
+
+class Numbers(NamedTuple):
+    """One row for each owner: (owners,) arrays."""
+
+    clip_norm: Array
+    batch: Array
+    step: Array
+    decay: Array
+    averaged: Array  # 1: the model is the t-weighted average of w; 0: the last w
+    domain: Array  # R: the longest a separately trained model may be
+
+
+class Register(NamedTuple):
+    """The walking model, all of it made of messages."""
+
+    w: PyTree
+    average: PyTree
+
+
+def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
+    """The protocol for this task.
+
+    Guarantee: with `calibration="certified"` every owner's whole transcript meets its own (ε, δ) under
+    replace-one adjacency: each record is in one release, charged for the whole model.
+    """
+    plan, pace = _tuned(task, settings) if calibration == "certified" else _published(task, settings)
+    if calibration == "noiseless":
+        plan = replace(plan, noise="none")
+    return Program(
+        functions=functions(task.problem),
+        plan=plan,
+        numbers=numbers(task, pace),
+        params=task.params,
+        schedule=in_turns(plan.releases),
+        claim=claim(task, plan, "Jin, He & Dai, Theorem 2"),
+    )
+
+
+@lru_cache(maxsize=64)
+def functions(problem: Problem) -> Visits:
+    """Cached, so that equal settings are the same functions and compile once."""
+
+    def open_(params: PyTree, numbers: Numbers) -> Register:
+        del numbers
+        return Register(params, params)
+
+    def emit(private: PyTree, w: PyTree, batch: Batch, noise: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
+        # One record moves this sum by at most clip_norm (2 clip_norm when replaced): each record's gradient is
+        # clipped. The noise is on the sum itself, so the public η_t / b scales both and cancels in the charge.
+        total = clipped_sum(problem, w, batch, ctx.numbers.clip_norm)
+        return jax.tree.map(lambda g, unit: g + ctx.noise_scale * unit, total, noise), private
+
+    def settle(register: Register, message: PyTree, ctx: Context) -> tuple[Register, PyTree]:
+        numbers: Numbers = ctx.numbers
+        mean = jax.tree.map(lambda leaf: leaf / numbers.batch, message)
+        w = descend(problem, register.w, mean, step_at(numbers, ctx.step), numbers.domain)
+        return Register(w, blend(register.average, w, numbers.averaged, ctx.step)), ()
+
+    return Visits(
+        open=open_,
+        init=lambda params, ctx: (),
+        ask=lambda register, ctx: register.w,
+        emit=emit,
+        settle=settle,
+        model=lambda register: register.average,
+    )
+
+
+def step_at(numbers: Numbers, step: Array) -> Array:
+    """η_t."""
+    return numbers.step * step.astype(jnp.float32) ** -numbers.decay
+
+
+def descend(problem: Problem, w: PyTree, mean: PyTree, step: Array, domain: Array) -> PyTree:
+    """w − step (mean + ∇penalty), back into the penalty's domain and into the ball of radius `domain`."""
+    moved = jax.tree.map(lambda x, g, h: x - step * (g + h), w, mean, problem.penalty.gradient(w))
+    return project(problem, prox(problem.penalty, moved, 0.0), domain)
+
+
+def project(problem: Problem, w: PyTree, domain: Array) -> PyTree:
+    """Each separately trained model (a column of one-vs-all, else all of it) shortened to `domain`."""
+    if models_in(problem) > 1:
+        size = jnp.linalg.norm(w, axis=0, keepdims=True)
+    else:
+        size = jnp.sqrt(sum((jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(w)), jnp.float32(0.0)))
+    return jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, domain / jnp.maximum(size, _TINY)), w)
+
+
+def blend(average: PyTree, w: PyTree, averaged: Array, step: Array) -> PyTree:
+    """Σ τ w_τ / Σ τ up to now (its newest share is 2/(t+1)), or w itself when `averaged` is 0."""
+    share = 1.0 - averaged * (1.0 - 2.0 / (step.astype(jnp.float32) + 1.0))
+    return jax.tree.map(lambda old, new: old + share * (new - old), average, w)
+
+
+def models_in(problem: Problem) -> int:
+    """How many models the paper trains one by one: a binary one for each class of one-vs-all, else one."""
+    return problem.loss.outputs if problem.loss.name == "one_vs_all" and problem.model.is_linear else 1
+
+
+def published_bound(task: Task) -> float:
+    """The paper's L of one of its models: the gradient bound of a record, plus λR for the penalty."""
+    strength = task.problem.penalty.strong_convexity
+    return task.clip_norm / math.sqrt(models_in(task.problem)) + (1.0 if strength > 0 else 0.0)
+
+
+def published_scale(task: Task, epsilon: float, delta: float) -> float:
+    """Noise on the released sum: √(2 ln(1.25/δ)) · 2L/ε, the published one without η_t / b.
+
+    >>> round(classical(1 / 60_000**2), 2)
+    6.67
+    """
+    return classical(delta) * 2 * published_bound(task) / epsilon
+
+
+def classical(delta: float) -> float:
+    """√(2 ln(1.25/δ)): noise over sensitivity for ε = 1 by the textbook theorem, which needs ε < 1."""
+    return math.sqrt(2 * math.log(1.25 / delta))
+
+
+def published_pace(task: Task, settings: Settings) -> Pace:
+    """b = 50, and η_t = 0.1 or 1/(λt) as λ is zero or not."""
+    strength = task.problem.penalty.strong_convexity
+    batch = min(BATCH, *task.sizes) if settings.batch is None else settings.batch
+    default, decay = (1 / strength, 1.0) if strength > 0 else (STEP, 0.0)
+    step = default if settings.step is None else _check.positive("step", settings.step)
+    return Pace(_check.count("batch", batch), step, decay, averaged=False)
+
+
+def numbers(task: Task, pace: Pace) -> Numbers:
+    """The pace as a program's numbers."""
+    strength = task.problem.penalty.strong_convexity
+    rows = {
+        "clip_norm": task.clip_norm,
+        "batch": pace.batch,
+        "step": pace.step,
+        "decay": pace.decay,
+        "averaged": float(pace.averaged),
+        "domain": 1 / strength if strength > 0 else math.inf,
+    }
+    return Numbers(**per_owner(task.owners, rows))
+
+
+def feature_norm(task: Task) -> float:
+    """The longest a record's features may be for the clipping not to bind: clip_norm over the Lipschitz constant."""
+    slope = task.problem.loss.lipschitz
+    return task.clip_norm / slope if math.isfinite(slope) else task.clip_norm
+
+
+def curvature_at_start(task: Task) -> float:
+    """Curvature that the first steps meet, public: the loss's in the scores at score 0, times ‖x‖².
+
+    For softmax over K classes that is 1/K, far below its supremum of ½; the other losses have theirs at 0.
+    """
+    loss = task.problem.loss
+    own = 1 / loss.outputs if loss.name == "softmax" else loss.smoothness
+    return own * feature_norm(task) ** 2
+
+
+def tuned(task: Task, settings: Settings, scale: Sequence[float], largest: float, passes: int = 1) -> Pace:
+    """Batch and constant step where the bound of SGD, R²/(2ηT) + ηV/2 with η <= `largest`, is least.
+
+    T is the number of visits and V the variance of a mean gradient: d scale²/b² from the noise and clip_norm²/b
+    from sampling. All of it is public: sizes, budgets, bounds and the guess R of ‖w*‖. No record is looked at.
+    """
+    _check.positive("radius", settings.radius)
+    noise = task.dimension * float(np.average(np.square(scale), weights=task.sizes))
+    # Where the loss has a kink, a subgradient does not shrink at the optimum: its size counts as variance.
+    kink = 0.0 if math.isfinite(task.problem.loss.smoothness) else task.clip_norm**2
+
+    def at(batch: int) -> tuple[float, float]:
+        total = sum(visits(task, batch, passes))
+        variance = noise / batch**2 + task.clip_norm**2 / batch + kink
+        best = min(largest, settings.radius / math.sqrt(total * variance))
+        step = best if settings.step is None else _check.positive("step", settings.step)
+        return settings.radius**2 / (2 * step * total) + step * variance / 2, step
+
+    grid = np.unique(np.geomspace(1, max(task.sizes), 200).astype(int)).tolist()
+    batch = min(grid, key=lambda b: at(b)[0]) if settings.batch is None else settings.batch
+    return Pace(_check.count("batch", batch), at(batch)[1], decay=0.0, averaged=True)
+
+
+def visits(task: Task, batch: int, passes: int = 1) -> tuple[int, ...]:
+    """How often each owner speaks: once for each batch, the last of which may be short."""
+    return tuple(passes * math.ceil(size / batch) for size in task.sizes)
+
+
+def in_turns(releases: Sequence[int]) -> np.ndarray:
+    """Which owner at each tick: everyone's visits evenly spread over the run; round robin for equal owners.
+
+    >>> in_turns((2, 4)).tolist()
+    [1, 0, 1, 1, 0, 1]
+    """
+    owner = np.repeat(np.arange(len(releases)), releases)
+    place = np.concatenate([(np.arange(count) + 0.5) / count for count in releases])
+    return owner[np.argsort(place, kind="stable")]
+
+
+def claim(task: Task, plan: ReleasePlan, source: str, note: str = "", passes: int = 1) -> Claim:
+    """The theorem solved for ε at the noise in use, for one of the paper's models; `passes` compose by sum."""
+    if plan.noise == "none":
+        epsilon, notes = None, ["no noise: the theorem does not speak of it"]
+    else:
+        each = (
+            classical(task.delta / passes)
+            * 2
+            * published_bound(task)
+            / (min(plan.noise_multiplier) * task.clip_norm)
+        )
+        epsilon, notes = passes * each, [note] if note else []
+        if each >= 1:
+            notes.append("outside the theorem's range ε < 1")
+        if models_in(task.problem) > 1:
+            notes.append(f"for one of {models_in(task.problem)} binary models that are all released")
+    return Claim(
+        epsilon=epsilon,
+        delta=task.delta,
+        relation="replace_one",
+        unit="record",
+        view="public transcript",
+        source=source,
+        note="; ".join(notes),
+    )
+
+
+def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
+    pace = published_pace(task, settings)
+    scale = np.array([published_scale(task, epsilon, task.delta) for epsilon in task.epsilon])
+    return _plan(task, pace.batch, tuple(scale / task.clip_norm)), pace
+
+
+def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
+    # The noise does not depend on the batch: a record is in one release of one pass, whatever its size.
+    any_batch = calibrated(_plan(task, 1, (1.0,) * task.owners), task)
+    pace = tuned(task, settings, any_batch.noise_scale.tolist(), 1 / curvature_at_start(task))
+    return _plan(task, pace.batch, any_batch.noise_multiplier), pace
+
+
+def _plan(task: Task, batch: int, multiplier: tuple[float, ...]) -> ReleasePlan:
+    return ReleasePlan(
+        sampler=OnePass(batch),
+        clip_norm=task.clip_norm,
+        noise="gaussian",
+        noise_multiplier=multiplier,
+        releases=visits(task, batch),
+        sizes=task.sizes,
+        noise_like=params_like(task.params),
+    )
