@@ -6,6 +6,7 @@ import typer
 
 from coterie.cli import data, ledger
 from coterie.cli._common import Commands
+from coterie.cli.certify import certify
 from coterie.cli.run import run
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(run)
+app.command()(certify)
 app.add_typer(data.app, name="data")
 app.add_typer(ledger.app, name="ledger")
 

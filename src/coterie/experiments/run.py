@@ -18,6 +18,7 @@ from coterie._types import PyTree
 from coterie.accounting import Certificate, Claim
 from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
+from coterie.experiments import recompute
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.experiments.settings import typed
@@ -116,6 +117,7 @@ class Result:
                 "claim": self.claim.to_json(),
                 "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
                 "audited_epsilon": None,
+                "certificates": recompute.to_json(self.certificates),
                 "accountant": worst.accountant,
                 "reason": worst.reason,
                 "warnings": sorted({warning for one in self.certificates for warning in one.warnings}),

@@ -65,8 +65,11 @@ def _keys(family: Family) -> set[str]:
 
 
 def _unknown(paper: str | None, given: dict[str, Any]) -> InputError:
-    known = "; ".join(f"{one.protocol}: {', '.join(sorted(_keys(one)))}" for one in named(paper))
-    return InputError(f"--set {', '.join(given)}: not known together. Known keys of {known}.")
+    families = named(paper)
+    strange = [key for key in given if not any(key in _keys(one) for one in families)]
+    what = f"{', '.join(strange)}: unknown" if strange else f"{', '.join(given)}: not known together"
+    known = "; ".join(f"{one.protocol}: {', '.join(sorted(_keys(one)))}" for one in families)
+    return InputError(f"--set {what}. Known keys of {known}.")
 
 
 __all__ = ["FAMILIES", "PAPERS", "Family", "Row", "named", "table"]

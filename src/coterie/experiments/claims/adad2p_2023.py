@@ -50,7 +50,7 @@ def steps(settings: Steps) -> Case:
 
 def _flaw(settings: Steps) -> str:
     if settings.policy == "constant":
-        return "G is the largest norm of non-private runs on the same records, uncharged; nothing is clipped to it"
+        return "G is the largest norm seen in non-private runs, uncharged; no gradient is clipped to it"
     if settings.policy == "adaptive":
         # A record whose gradient is zero gets no noise; its neighbour shows as soon as it is drawn once.
         drawn = 1 - (1 - 1 / settings.records) ** settings.steps

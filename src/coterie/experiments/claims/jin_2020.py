@@ -6,10 +6,14 @@ Each record is in one release of a model, with noise √(2 ln(1.25/δ)) · 2L/ε
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.claims.row import Case, Family, classical
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 PAPER = "jin_2020"
 DELTA = 1 / 60_000**2  # δ = 1/n²
@@ -100,7 +104,7 @@ def choices(settings: Choices) -> Case:
     )
 
 
-def _answers(settings: Choices):
+def _answers(settings: Choices) -> DpEvent:
     import dp_accounting as dp
 
     count, annealed = _check.count("choices", settings.choices), _check.count("annealed", settings.annealed)
@@ -108,15 +112,15 @@ def _answers(settings: Choices):
     if not 0 <= least <= 1:
         raise InputError(f"least={least}: must lie between 0 and 1. Give the lowest exploration probability.")
     explore = [max(least, 1 - (1 - least) * turn / annealed) for turn in range(count)]
-    answers = [dp.RandomizedResponseDpEvent(p, 2) for p in explore]
+    answers: list[DpEvent] = [dp.RandomizedResponseDpEvent(p, 2) for p in explore]
     return dp.SelfComposedDpEvent(dp.ComposedDpEvent(answers), models)
 
 
-_VISIBLE = "everybody sees choices that are made from private losses; the theorem charges the models alone"
+_VISIBLE = "everybody sees choices made from private losses; the theorem charges the models alone"
 # η_t = 1/(λt) is at most 1/(2μ), μ = 1 + λ, from t = 2μ/λ on.
 _EXPANSIVE = (
-    f"Lemma 5 needs η ≤ 1/(2μ), which η = 1/(λt) meets only from t = {2 * (1 + STRENGTH) / STRENGTH:,.0f} on: "
-    "no sensitivity is known before"
+    f"Lemma 5 needs η ≤ 1/(2μ); η = 1/(λt) meets it from t = {2 * (1 + STRENGTH) / STRENGTH:,.0f} on, before which "
+    "no bound is known"
 )
 
 FAMILIES = (

@@ -65,8 +65,8 @@ def _why(count: int, own: bool) -> str:
     if count == 1:
         return "one party is the trusted server that c was made exact for: nothing differs"
     if own:
-        return "the noise over the sensitivity falls by n_j/n; a Gaussian's ε then grows by more than n/n_j"
-    return "independent noises taken for one: they average out in the weighted sum; a linear loss attains it"
+        return "noise over sensitivity falls by n_j/n; a Gaussian's ε then grows by more than n/n_j"
+    return "independent noises are taken for one, but average out in the sum; a linear loss attains it"
 
 
 FAMILIES = (

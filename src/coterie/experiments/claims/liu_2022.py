@@ -37,7 +37,7 @@ def steps(settings: Steps) -> Case:
         event=one_record_a_step(noise, records, total, settings.sampling),
         delta=delta,
         size=records,
-        reason="the proof divides the 2L by which a drawn record moves a step by q; sampling is no such division",
+        reason="the proof divides by q the 2L by which a drawn record moves a step: no sensitivity",
     )
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+import textwrap
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
 from coterie.experiments.claims import named
 from coterie.experiments.claims.row import Row
 
 COMMAND = "coterie certify --docs docs"
+_SETTING = 54  # columns for what was set
 
 _HEAD = f"""<!-- Written by `{COMMAND}`. Do not edit: a test compares this page with what the command writes. -->
 # What five papers claim, and what can be certified
 
-**Claimed** is the paper's theorem at the setting; **certified** is an upper bound that a numerical accountant proves for what
-the published algorithm releases. Certificates are for replacing one record of one owner ({{relation}}); δ is 0 where the bound is pure.
+**Claimed** is the paper's theorem at the setting; **certified** is an upper bound that an accountant proves for what
+the published algorithm releases, for replacing one record of one owner ({{relation}}); δ is 0 where the bound is pure.
 Why each claim fails, with a counterexample to run and the repair: [what-the-papers-claim.md](what-the-papers-claim.md).
 
 ![Claimed and certified ε of every row, logarithmic](images/claims.png)
 
-`coterie certify` prints this table, `coterie certify --paper NAME --set key=value` the same for other settings, and `--json`
-rows for a program. Settings are named as `--set` wants them.
+`coterie certify` prints this table, `coterie certify --paper NAME --set key=value` the same for other settings, and
+`--json` rows for a program. Settings are named as `--set` wants them.
 """
 
 
@@ -71,6 +73,46 @@ def notes(rows: Iterable[Row]) -> list[str]:
     """What the theorems do not cover and what the certificates warn of, each once."""
     found = [note for row in rows for note in (row.claim.note, *row.certificate.warnings) if note]
     return list(dict.fromkeys(found))
+
+
+def blocks(rows: list[Row], width: int) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    """Lines for a terminal, each with the span of a certified ε that is above its claim."""
+    for heading, found in groups(rows):
+        shared = {key for key in found[0].setting if len({row.setting[key] for row in found}) == 1}
+        shared = shared if len(found) > 1 else set()
+        yield heading, None
+        yield from _plain(setting(found[0], shared), width)
+        yield f"  {'setting':<{_SETTING}}{'claimed':>12}{'certified':>11}  accountant", None
+        views = dict.fromkeys(map(_certified_for, found))
+        for (reason, view), alike in groupby(found, lambda row: (row.reason, _certified_for(row))):
+            for row in alike:
+                yield from _line(row, set(row.setting) - shared)
+            yield from _plain(f"  why: {reason}", width)
+            if len(views) > 1:
+                yield from _plain(f"  certified for {view}", width)
+        if len(views) == 1:
+            yield from _plain(f"certified for {next(iter(views))}", width)
+        for note in notes(found):
+            yield from _plain(f"note: {note}", width)
+        yield "", None
+
+
+def _line(row: Row, keys: Collection[str]) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    first, *rest = textwrap.wrap(setting(row, keys), _SETTING) or [""]
+    lead = f"  {first:<{_SETTING}}{number(row.claim.epsilon):>12}{number(row.certificate.epsilon):>11}"
+    yield f"{lead}  {row.certificate.accountant}", (len(lead) - 11, len(lead)) if row.broken else None
+    yield from ((f"  {more}", None) for more in rest)
+
+
+def _certified_for(row: Row) -> str:
+    return f"{row.certificate.relation}, {row.certificate.view}, δ = {row.delta:.3g}"
+
+
+def _plain(text: str, width: int) -> Iterator[tuple[str, None]]:
+    """Indented by two and by as much as the text itself, also where it goes on below."""
+    lead = " " * (2 + len(text) - len(text.lstrip()))
+    lines = textwrap.wrap(text.strip(), width, initial_indent=lead, subsequent_indent=lead)
+    yield from ((line, None) for line in lines)
 
 
 def page(rows: list[Row]) -> str:
