@@ -27,7 +27,7 @@ def alone(task: Task, calibration: Calibration = "certified") -> Program:
     each = [
         dual_averaging.build(
             replace(task, sizes=(size,), epsilon=(epsilon,), topology=lonely),
-            dual_averaging.Settings(),
+            dual_averaging.Settings(rounds=dual_averaging.ROUNDS),
             calibration,
         )
         for size, epsilon in zip(task.sizes, task.epsilon)

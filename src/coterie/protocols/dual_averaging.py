@@ -47,9 +47,7 @@ class Settings:
     rate: float | None = None  # Poisson sampling rate; None: all records in each round
     gamma: float | None = None
     radius: float = 40.0  # guess of ‖x*‖, public; enters γ only
-    clip: float | None = (
-        None  # clip at this share of the gradient's bound; None: half of it for smooth classifiers
-    )
+    clip: float | None = None  # share of the gradient's bound to clip at; None: half for smooth classifiers
 
 
 class Numbers(NamedTuple):
@@ -174,39 +172,60 @@ def _default_variant(task: Task, certified: bool) -> Variant:
 def _tuned(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePlan, float]:
     """Large batches, calibrated noise, and γ where the bound of the paper's Theorem 2 is smallest.
 
-    With all records in each round the noise on the a-weighted mean of T gradients does not depend on T, so T is
-    only as large as convergence needs. γ balances distance (γ R² / 2A) against noise (Σ a² d σ² / 2γA), but stays
-    where steps are stable: a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2).
+    γ balances distance (γ R² / 2A) against noise (Σ a² d σ² / 2γA), but stays where steps are stable:
+    a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2).
     """
-    rounds = _check.count("rounds", settings.rounds or ROUNDS)
-    plan = calibrated(
-        ReleasePlan(
-            sampler=_sampler(task, settings),
-            clip_norm=_share_of_bound(task, settings) * task.clip_norm,
-            noise="gaussian",
-            noise_multiplier=(1.0,) * task.owners,
-            releases=(rounds,) * task.owners,
-            sizes=task.sizes,
-            noise_like=params_like(task.params),
-        ),
-        task,
-    )
+    smoothness, kink = _curvature(task)
+    rounds = settings.rounds or _rounds(task, settings, variant)
+    plan = _calibrated_plan(task, settings, _check.count("rounds", rounds))
     if settings.gamma is not None:
-        return plan, settings.gamma
-    batch = np.array([plan.sampler.expected(size) for size in task.sizes])
-    share = np.array(task.sizes) / sum(task.sizes)
-    variance = task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
-    loss = task.problem.loss
-    smoothness = (
-        loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2
-        if math.isfinite(loss.lipschitz)
-        else math.inf
-    )
-    if not math.isfinite(smoothness):  # a kink: the subgradient's own size takes the place of curvature
-        variance, smoothness = variance + task.clip_norm**2, 0.0
+        return plan, _check.not_negative("gamma", settings.gamma)
     moments = rounds if variant == "duchi" else rounds**3 / 3
     longest = {"duchi": 1.0, "liu": rounds, "accelerated": 2.0}[variant]
-    return plan, max(smoothness * longest, math.sqrt(moments * variance) / settings.radius)
+    spread = math.sqrt(moments * (_variance(task, plan) + kink**2))
+    return plan, max(smoothness * longest, spread / settings.radius)
+
+
+def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
+    """How many rounds a budget is worth.
+
+    With all records in each round the noise on the a-weighted mean of T gradients does not depend on T, so more
+    rounds cost only messages. They are worth sending until noise, not the steps' stability, decides γ: four times
+    above stability, T² √(V/3) / R = 4 · 2 · smoothness, where V is the variance of a single release.
+    """
+    if variant != "accelerated" or settings.rate is not None:
+        return ROUNDS
+    smoothness, _ = _curvature(task)
+    single = math.sqrt(_variance(task, _calibrated_plan(task, settings, 1)) / 3) / settings.radius
+    return int(np.clip(math.sqrt(8 * smoothness / single), ROUNDS // 2, 4 * ROUNDS))
+
+
+def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan:
+    plan = ReleasePlan(
+        sampler=_sampler(task, settings),
+        clip_norm=_share_of_bound(task, settings) * task.clip_norm,
+        noise="gaussian",
+        noise_multiplier=(1.0,) * task.owners,
+        releases=(rounds,) * task.owners,
+        sizes=task.sizes,
+        noise_like=params_like(task.params),
+    )
+    return calibrated(plan, task)
+
+
+def _variance(task: Task, plan: ReleasePlan) -> float:
+    """Of the noise in the owners' weighted mean of one round's releases, over all coordinates."""
+    batch = np.array([plan.sampler.expected(size) for size in task.sizes])
+    share = np.array(task.sizes) / sum(task.sizes)
+    return task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
+
+
+def _curvature(task: Task) -> tuple[float, float]:
+    """Smoothness of a record's loss in the parameters; or 0 and the size of its kink, where it has none."""
+    loss = task.problem.loss
+    if not (math.isfinite(loss.smoothness) and math.isfinite(loss.lipschitz)):
+        return 0.0, task.clip_norm
+    return loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2, 0.0
 
 
 def _share_of_bound(task: Task, settings: Settings) -> float:
