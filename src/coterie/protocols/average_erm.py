@@ -34,7 +34,7 @@ class Settings:
     view: View | None = None  # untrusted (certified) or aggregator (paper)
     steps: int | None = None
     step_size: float | None = None
-    radius: float = 10.0  # guess of ‖θ*‖, public; enters steps and their size only
+    radius: float = 20.0  # guess of ‖θ*‖, public; enters steps and their size only
     missing: int | None = (
         None  # aggregator: parties that may collude or stay away; 1 (certified) or 0 (paper)
     )

@@ -30,7 +30,7 @@ class Settings:
 
     steps: int | None = None
     step_size: float | None = None
-    radius: float = 10.0  # guess of ‖θ*‖, public; enters steps and their size only
+    radius: float = 20.0  # guess of ‖θ*‖, public; enters steps and their size only
     constant: float | None = None  # c of the noise formula
 
 

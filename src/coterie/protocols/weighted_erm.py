@@ -45,7 +45,7 @@ class Settings:
     relation: Relation = "replace_one"
     steps: int | None = None
     step_size: float | None = None
-    radius: float = 10.0  # guess of ‖θ*‖, public; enters steps and their size only
+    radius: float = 20.0  # guess of ‖θ*‖, public; enters steps and their size only
     missing: int | None = (
         None  # aggregator: parties that may collude or stay away; 1 (certified) or 0 (paper)
     )

@@ -1,0 +1,323 @@
+"""Weighted, averaged and central private risk minimisation: oracles, published noise, shares, certificates."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie.accounting.plans import certificates_of
+from coterie.engines.simulate import simulate
+from coterie.errors import InputError
+from coterie.problems.losses import Loss, logistic, squared
+from coterie.problems.models import linear
+from coterie.problems.penalties import l2, none, sine
+from coterie.problems.problem import Problem, objective
+from coterie.problems.reference import central_optimum
+from coterie.program import Batch, Context, Shards, State
+from coterie.protocols import _erm_noise, average_erm, build, central_erm, weighted_erm
+from coterie.protocols.task import Task
+from coterie.topologies import aggregate
+from coterie.topologies import build as topology
+
+DIM, SIZES = 3, (40, 10, 25)
+RAMP = Loss(  # linear in the scores: the loss for which the final model is exactly Gaussian
+    name="ramp",
+    outputs=1,
+    value=lambda scores, y: y * scores[:, 0],
+    slope=lambda scores, y: y[:, None] * jnp.ones_like(scores),
+    lipschitz=1.0,
+    smoothness=0.0,
+    strong_convexity=0.0,
+    predict=lambda scores: scores[:, 0],
+)
+
+
+def task_of(sizes=SIZES, epsilon=0.5, problem=None, clip_norm=1.0, dim=DIM):
+    problem = problem or Problem(linear(dim), logistic(), l2(0.01))
+    budgets = epsilon if isinstance(epsilon, tuple) else (epsilon,) * len(sizes)
+    return Task(
+        problem=problem,
+        sizes=tuple(sizes),
+        clip_norm=clip_norm,
+        epsilon=budgets,
+        delta=1e-5,
+        topology=topology("complete", len(sizes)),
+        params=problem.model.init(jax.random.key(0)),
+    )
+
+
+def shards_of(sizes=SIZES, dim=DIM, seed=0, real=False):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(len(sizes), max(sizes), dim)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=2, keepdims=True)
+    y = np.where(x[..., 0] + 0.3 * rng.normal(size=x.shape[:2]) > 0.1, 1.0, -1.0).astype(np.float32)
+    y = (0.5 * x[..., 0] - 0.2 * x[..., 1]).astype(np.float32) if real else y
+    return Shards(jnp.asarray(x), jnp.asarray(y), jnp.asarray(sizes, jnp.int32))
+
+
+def final(program, shards, seed=0):
+    return np.asarray(simulate(program, shards, aggregate(program.aggregate), seed=seed).model)
+
+
+@pytest.mark.parametrize(
+    ("parties", "epsilon", "expected"),
+    [
+        (32, 0.25, (0.25, 1.67, 8.0, 12.6)),
+        (32, 0.1, (0.1, 0.66, 3.2, None)),
+        (8, 0.25, (0.25, None, 2.0, 2.45)),
+    ],
+)
+def test_worth_of_the_papers_claims(parties, epsilon, expected):
+    found = weighted_erm.worth([50] * parties, epsilon, 1e-5)
+    for value, golden in zip(found, expected):
+        assert golden is None or value == pytest.approx(golden, abs=0.006 * max(1, golden / 2))
+
+
+def test_published_noise_follows_the_formula_and_is_the_same_for_everyone():
+    task = task_of(clip_norm=0.7)
+    plan = weighted_erm.build(task, weighted_erm.Settings(steps=9, constant=2.0), "paper").plan
+    sigma = np.array(plan.noise_scale) / np.array(SIZES)
+    assert sigma == pytest.approx(math.sqrt(2.0 * 0.7**2 * 9 * math.log(1e5) / (75**2 * 0.5**2)), rel=1e-6)
+    smallest = average_erm.build(task, average_erm.Settings(steps=9, constant=2.0), "paper").plan
+    assert np.array(smallest.noise_scale) / np.array(SIZES) == pytest.approx(sigma[0] * 75 / 30, rel=1e-6)
+
+
+def test_the_default_constant_makes_the_central_claim_exact():
+    program = central_erm.build(task_of(), central_erm.Settings(steps=7), "paper")
+    assert program.claim.epsilon == pytest.approx(0.5, rel=1e-6)
+    assert [one.epsilon for one in certificates_of(program.plan, 1e-5)] == pytest.approx([0.5] * 3, rel=1e-6)
+
+
+def test_claims_are_theorems_one_and_two_and_the_certificate_is_above_them():
+    program = weighted_erm.build(task_of((20,) * 8, 0.25), weighted_erm.Settings(steps=5), "paper")
+    assert program.claim.epsilon == pytest.approx(0.25, rel=1e-6)
+    assert "claims 2 for" in program.claim.note
+    assert certificates_of(program.plan, 1e-5)[0].epsilon == pytest.approx(2.45, abs=0.01)
+    assert "own steps" in program.plan.view
+
+
+def test_a_linear_loss_gets_exactly_the_noise_of_the_weighted_sum():
+    sizes, dim, steps = (8,) * 16, 4000, 6
+    problem = Problem(linear(dim), RAMP, none())
+    task = task_of(sizes, 0.25, problem, dim=dim)
+    program = weighted_erm.build(task, weighted_erm.Settings(steps=steps, step_size=0.5), "paper")
+    expected = weighted_erm.worth(sizes, 0.25, 1e-5).certified_linear
+    assert certificates_of(program.plan, 1e-5)[0].epsilon == pytest.approx(expected, rel=1e-5)
+    still = Shards(jnp.zeros((16, 8, dim)), jnp.ones((16, 8)), jnp.full(16, 8, jnp.int32))
+    sigma = program.plan.noise_scale[0] / 8
+    ratio = final(program, still)[0].std() / (0.5 * math.sqrt(steps) * sigma / math.sqrt(16))
+    assert 0.93 < ratio < 1.07  # 6 standard errors of a standard deviation over 4,000 coordinates
+
+
+@pytest.mark.parametrize("calibration", ["certified", "paper", "noiseless"])
+def test_with_one_party_weighted_average_and_central_are_one(calibration):
+    task, shards = task_of((30,)), shards_of((30,))
+    models = [
+        final(module.build(task, module.Settings(steps=12, **more), calibration), shards)
+        for module, more in (
+            (weighted_erm, {"aggregation": "every_round"}),
+            (average_erm, {"aggregation": "every_round"}),
+            (central_erm, {}),
+        )
+    ]
+    assert np.array_equal(models[0], models[2])
+    assert models[1] == pytest.approx(models[2], rel=1e-5)
+
+
+def test_steps_at_home_equal_rounds_for_one_party_and_differ_for_three():
+    for sizes, same in (((30,), True), (SIZES, False)):
+        task, shards = task_of(sizes), shards_of(sizes)
+        models = [
+            final(
+                weighted_erm.build(task, weighted_erm.Settings(steps=15, aggregation=how), "noiseless"),
+                shards,
+            )
+            for how in ("once", "every_round")
+        ]
+        assert np.allclose(*models, atol=1e-6) == same
+
+
+@pytest.mark.parametrize(("loss", "penalty"), [(logistic(), l2(0.05)), (squared(), sine())])
+def test_without_noise_rounds_reach_the_joint_optimum(loss, penalty):
+    problem = Problem(linear(DIM), loss, penalty)
+    shards = shards_of(real=loss.name == "squared")
+    task = task_of(problem=problem, clip_norm=1.0 if loss.name == "logistic" else 50.0)
+    program = weighted_erm.build(task, weighted_erm.Settings(), "noiseless")
+    keep = np.arange(max(SIZES)) < np.array(SIZES)[:, None]
+    x, y = np.asarray(shards.x)[keep], np.asarray(shards.y)[keep]
+    batch = Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(len(y)))
+    best = objective(problem, jnp.asarray(central_optimum(problem, x, y)), batch)
+    assert float(objective(problem, jnp.asarray(final(program, shards)[0]), batch) - best) < 1e-4
+
+
+CERTIFIED = [
+    {"aggregation": how, "view": view, "relation": relation}
+    for how in ("once", "every_round")
+    for view in ("untrusted", "aggregator")
+    for relation in ("replace_one", "add_or_remove_one")
+]
+
+
+@pytest.mark.parametrize(
+    "options", [*CERTIFIED, {"view": "aggregator", "shares": "records"}, {"weights": "precision"}]
+)
+@pytest.mark.parametrize("sizes", [SIZES, (12, 30), (9,)])
+def test_certified_keeps_every_budget(options, sizes):
+    task = task_of(sizes, (0.3, 1.0, 4.0)[: len(sizes)])
+    for budgets in (task, task_of(sizes)):
+        program = build("weighted_erm", budgets, options, "certified")
+        found = certificates_of(program.plan, 1e-5)
+        spent = [one.epsilon for one in found]
+        assert all(epsilon <= limit for epsilon, limit in zip(spent, budgets.epsilon))
+        assert (
+            max(np.array(spent) / budgets.epsilon) > 0.99
+        )  # not by adding more noise than anybody asked for
+        assert found[0].relation == options.get("relation", "replace_one")
+
+
+@pytest.mark.parametrize("name", ["average_erm", "central_erm"])
+def test_the_baselines_keep_every_budget(name):
+    for sizes in (SIZES, (9,), (12, 30)):
+        task = task_of(sizes, (0.3, 1.0, 4.0)[: len(sizes)])
+        views = ("untrusted", "aggregator") if name == "average_erm" else (None,)
+        for view in views:
+            program = build(name, task, {"view": view} if view else {}, "certified")
+            found = certificates_of(program.plan, 1e-5)
+            assert all(one.epsilon <= limit for one, limit in zip(found, task.epsilon))
+
+
+@pytest.mark.parametrize(("missing", "parts"), [(1, "even"), (2, "even"), (1, "records"), (2, "records")])
+def test_the_sum_stays_private_whoever_is_missing(missing, parts):
+    sizes, budgets = (50, 10, 25, 15, 40), (0.3, 1.0, 4.0, 0.5, 0.4)
+    options = {"view": "aggregator", "missing": missing, "shares": parts, "steps": 8}
+    plan = build("weighted_erm", task_of(sizes, budgets), options, "certified").plan
+    alone = build("weighted_erm", task_of(sizes, budgets), {"steps": 8}, "certified").plan
+    variance = (
+        np.array(plan.noise_multiplier) ** 2
+    )  # every record has the weight 1/n: sums add up as they are
+    left = [variance.sum() - variance[list(gone)].sum() for gone in itertools.combinations(range(5), missing)]
+    assert min(left) >= max(alone.noise_multiplier) ** 2 * (1 - 1e-9)
+    assert min(left) == pytest.approx(plan.charged[0] ** 2)
+    assert plan.quorum == 5 - missing
+    if parts == "even":
+        assert variance == pytest.approx(max(alone.noise_multiplier) ** 2 / (5 - missing))
+    assert "aggregator trusted" in plan.view
+    against = _erm_noise.against_aggregator(plan, 1e-5)
+    assert f"{against:.3g}" in plan.view
+    assert against > 0.3
+
+
+def test_the_average_needs_noise_for_its_smallest_party():
+    task = task_of((400, 10), 0.5)
+    weighted = weighted_erm.build(task, weighted_erm.Settings(steps=5), "certified").plan
+    averaged = average_erm.build(task, average_erm.Settings(steps=5), "certified").plan
+    assert averaged.noise_multiplier[0] == pytest.approx(40 * weighted.noise_multiplier[0])
+    assert averaged.noise_multiplier[1] == pytest.approx(weighted.noise_multiplier[1])
+
+
+def emitted(program, x, y, unit=0.0, turn=0, private=()):
+    """One party's message on explicit records, all unit noise set to `unit`."""
+    numbers = jax.tree.map(lambda leaf: leaf[0], program.numbers)
+    plan = program.plan
+    noise = jax.tree.map(lambda leaf: jnp.full(leaf.shape, unit, leaf.dtype), plan.noise_like)
+    ctx = Context(
+        owner=jnp.int32(0),
+        step=jnp.int32(turn + 1),
+        turn=jnp.int32(turn),
+        size=jnp.float32(plan.sizes[0]),
+        noise_scale=jnp.float32(plan.noise_scale[0]),
+        numbers=numbers,
+        key=jax.random.key(0),
+    )
+    state = program.functions.init(program.params, ctx)
+    state = State(state.public, private if turn else state.private)
+    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32), jnp.ones(len(y), jnp.float32))
+    return program.functions.emit(state, batch, noise, ctx)
+
+
+def test_replacing_a_record_moves_a_message_by_what_is_declared():
+    task = task_of((10, 10), clip_norm=0.5)  # at θ = 0 a slope is 1/2: the bound is attained
+    program = weighted_erm.build(task, weighted_erm.Settings(), "certified")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(10, DIM)) * 5, np.sign(rng.normal(size=10))
+    base, _ = emitted(program, x, y)
+    moved = 0.0
+    for _ in range(20):
+        other = x.copy()
+        other[3] = rng.normal(size=DIM) * 10 ** rng.uniform(-3, 30)
+        moved = max(moved, float(jnp.linalg.norm(emitted(program, other, y)[0] - base)))
+    flipped = x.copy()
+    flipped[3] = -x[3]
+    moved = max(moved, worst := float(jnp.linalg.norm(emitted(program, flipped, y)[0] - base)))
+    declared = 2 * 0.5 / 10
+    assert moved <= declared * (1 + 1e-4)
+    assert worst >= 0.95 * declared
+    noisy, _ = emitted(program, x, y, unit=1.0)
+    assert np.asarray(noisy - base) == pytest.approx(program.plan.noise_scale[0] / 10, rel=1e-4)
+
+
+def test_under_add_remove_the_size_is_released_once_with_its_noise():
+    task = task_of()
+    program = build("weighted_erm", task, {"relation": "add_or_remove_one", "steps": 4}, "certified")
+    x, y = np.eye(3, DIM), np.ones(3)
+    first, kept = emitted(program, x, y, unit=1.0)
+    scale = float(program.numbers.size_noise[0])
+    assert float(first.size) == pytest.approx(3 + scale)
+    assert float(program.plan.extra[0].noise_multiplier) == pytest.approx(scale, rel=1e-6)
+    later, _ = emitted(program, x, y, unit=-2.0, turn=1, private=kept)
+    assert float(later.size) == float(first.size)
+    base, one_less = emitted(program, x, y)[0], emitted(program, x[:2], y[:2])[0]
+    assert float(base.size - one_less.size) == 1.0
+    assert float(jnp.linalg.norm(base.value - one_less.value)) == pytest.approx(
+        0.5, abs=1e-5
+    )  # <= clip_norm = 1
+    assert np.isfinite(final(program, shards_of())).all()
+
+
+def test_the_papers_weight_noise_multiplies_the_model_by_its_noisy_weight():
+    task = task_of()
+    options = {"relation": "add_or_remove_one", "steps": 3, "constant": 1.5}
+    program = build("weighted_erm", task, options, "paper")
+    sigma_w = math.sqrt(1.5 * math.log(1 / (0.2e-5)) / (75**2 * 0.1**2))
+    assert np.asarray(program.numbers.size_noise) * np.array(SIZES) / 75 == pytest.approx(sigma_w, rel=1e-5)
+    quiet = build("weighted_erm", task, {"steps": 3}, "noiseless")
+    assert program.plan.extra[0].noise_multiplier == pytest.approx(sigma_w * 75 / math.sqrt(2), rel=1e-6)
+    assert quiet.plan.extra is None
+
+
+def test_average_of_uneven_parties_weighs_them_evenly():
+    program = average_erm.build(task_of(), average_erm.Settings(), "certified")
+    assert program.aggregate == pytest.approx(np.full(3, 1 / 3))
+    weighted = weighted_erm.build(task_of(), weighted_erm.Settings(), "certified")
+    assert weighted.aggregate == pytest.approx(np.array(SIZES) / 75)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "calibration", "said"),
+    [
+        ("weighted_erm", {"missing": 3, "view": "aggregator"}, "certified", "missing=3"),
+        ("weighted_erm", {"view": "server"}, "certified", "view='server'"),
+        ("weighted_erm", {"aggregation": "twice"}, "certified", "aggregation='twice'"),
+        ("weighted_erm", {"relation": "other"}, "certified", "relation='other'"),
+        ("weighted_erm", {"weight_share": 1.0}, "certified", "weight_share=1.0"),
+        ("weighted_erm", {"weights": "precision"}, "paper", "weights='precision'"),
+        (
+            "weighted_erm",
+            {"relation": "add_or_remove_one", "aggregation": "every_round"},
+            "paper",
+            "aggregation=",
+        ),
+        ("weighted_erm", {"steps": -1}, "certified", "steps=-1"),
+        ("weighted_erm", {"constant": -1.0}, "paper", "constant=-1.0"),
+        ("average_erm", {"radius": 0.0}, "certified", "radius=0.0"),
+        ("central_erm", {"step_size": -1.0}, "paper", "step_size=-1.0"),
+    ],
+)
+def test_bad_settings_are_one_line(name, options, calibration, said):
+    with pytest.raises(InputError) as error:
+        build(name, task_of(), options, calibration)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
