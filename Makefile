@@ -1,9 +1,10 @@
 # The whole life of a checkout. Every target sets the environment up first; a second call installs nothing.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run test install check papers bench lock clean
+.PHONY: run test install check papers bench lock clean data-folder
 
 run: install
 	$(BIN)/coterie run
@@ -14,10 +15,12 @@ test: install
 install: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv || python3 -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $(STAMP)
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: PYTHON='$(PYTHON)' is not Python 3.11 or later. Give one: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@echo "Setting up .venv with the pinned dependencies; this happens once and takes a minute or two." >&2
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
 
 check: install
 	$(BIN)/ruff format --check .
@@ -25,9 +28,11 @@ check: install
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-papers: install
-	@test -d "$$COTERIE_DATA" || { echo "make papers: COTERIE_DATA='$$COTERIE_DATA' is not a folder. Set it to the folder that holds the data sets (see docs/data.md)." >&2; exit 2; }
+papers: data-folder install
 	$(BIN)/python -m pytest papers
+
+data-folder:
+	@test -d "$$COTERIE_DATA" || { echo "make papers: COTERIE_DATA='$$COTERIE_DATA' is not a folder. Set it to the folder that holds the data sets (see docs/data.md)." >&2; exit 2; }
 
 bench: install
 	$(BIN)/python -m benchmarks

@@ -52,9 +52,9 @@ def _what(result: Result) -> str:
 
 def _metric_rows(result: Result) -> list[tuple[str, str, str]]:
     return [
-        ("joint private model", f"{result.joint:.4f}", ""),
+        ("joint model", f"{result.joint:.4f}", ""),
         ("each owner alone, same budget", f"{result.local_mean:.4f}", "oracle; mean, weighted by size"),
-        ("all records, no privacy", f"{result.central:.4f}", "oracle; what privacy and distance cost"),
+        ("all records, no privacy", f"{result.central:.4f}", "oracle; the ceiling"),
     ]
 
 
