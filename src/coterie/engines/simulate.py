@@ -32,7 +32,7 @@ class Static(NamedTuple):
     sampler: Sampler
     noise: NoiseSpec
     mix: Callable | None
-    transcript: bool
+    watch: Callable | None  # (seen, shards, aside) -> what to keep of a step
 
 
 class World(NamedTuple):
@@ -46,6 +46,16 @@ class World(NamedTuple):
     sampling_keys: Array
     coin_keys: Array
     mixing: PyTree
+    aside: PyTree = ()  # what `watch` reads beside the run
+
+
+class Seen(NamedTuple):
+    """One step as a watcher sees it: public values alone. Rounds: everyone's, with a leading axis of owners."""
+
+    public: PyTree  # Rounds: public states before the step; Visits: what the visitor was shown
+    message: PyTree
+    context: Context
+    live: Array  # () bool: Visits, whether the visitor spoke
 
 
 class Tick(NamedTuple):
@@ -73,7 +83,8 @@ def simulate(
     `probe` is called with the owners' models (a leading axis of owners) every `every` steps and at the end;
     `progress` with (steps done, steps in all). The transcript of all messages is kept when asked for.
     """
-    static, world = compile_key(program, shards, mixer, transcript), build_world(program, shards, mixer, seed)
+    static = compile_key(program, shards, mixer, _message if transcript else None)
+    world = build_world(program, shards, mixer, seed)
     ticks, turns = _ticks(program)
     total = len(ticks.step)
     every = min(every or total, total)
@@ -103,7 +114,29 @@ def simulate(
     )
 
 
-def compile_key(program: Program, shards: Shards, mixer: Mixer | None, transcript: bool) -> Static:
+def play(
+    program: Program,
+    shards: Shards,
+    mixer: Mixer | None,
+    *,
+    seeds: Array,
+    watch: Callable[[Seen, Shards, PyTree], PyTree],
+    aside: PyTree = (),
+) -> PyTree:
+    """Many runs side by side, one for each of `seeds`: (games, steps, ...) of what `watch` keeps of each step.
+
+    A game with seed s is the run that `simulate` makes with it. Transcripts are not stored unless `watch` keeps them.
+    """
+    static = compile_key(program, shards, mixer, watch)
+    world = build_world(program, shards, mixer, 0)._replace(aside=aside)
+    ticks, _ = _ticks(program)
+    visits = isinstance(program.functions, Visits)
+    block = _block_length(static, shards, len(ticks.step), visits, len(seeds))
+    with jax.threefry_partitionable(False):
+        return _games(static, block, world, ticks, program.params, seeds)
+
+
+def compile_key(program: Program, shards: Shards, mixer: Mixer | None, watch: Callable | None) -> Static:
     """What the compiled program is looked up by; checks that the parts fit together."""
     owners = shards.x.shape[0]
     if len(program.plan.sizes) != owners:
@@ -117,24 +150,25 @@ def compile_key(program: Program, shards: Shards, mixer: Mixer | None, transcrip
         sampler=program.plan.sampler,
         noise=noises.spec(program.plan),
         mix=mixer.apply if mixer is not None else None,
-        transcript=transcript,
+        watch=watch,
     )
 
 
 def build_world(program: Program, shards: Shards, mixer: Mixer | None, seed: int) -> World:
     """Gather every number of the run."""
-    owners = shards.x.shape[0]
-    keys = {stream: noises.owner_keys(jnp.uint32(seed), stream, owners) for stream in range(3)}
     return World(
         shards=shards,
         size=jnp.asarray(program.plan.sizes, jnp.float32),
         noise_scale=jnp.asarray(program.plan.noise_scale),
         numbers=program.numbers,
-        noise_keys=keys[noises.NOISE],
-        sampling_keys=keys[noises.SAMPLING],
-        coin_keys=keys[noises.COINS],
         mixing=mixer.arrays if mixer is not None else (),
+        **_keys(jnp.uint32(seed), shards.x.shape[0]),
     )
+
+
+def _keys(seed: Array, owners: int) -> dict[str, Array]:
+    streams = {"noise_keys": noises.NOISE, "sampling_keys": noises.SAMPLING, "coin_keys": noises.COINS}
+    return {name: noises.owner_keys(seed, stream, owners) for name, stream in streams.items()}
 
 
 def _ticks(program: Program) -> tuple[Tick, np.ndarray]:
@@ -158,8 +192,8 @@ def _ticks(program: Program) -> tuple[Tick, np.ndarray]:
     return Tick(step, jnp.asarray(turn), jnp.asarray(owner), jnp.asarray(live)), turns
 
 
-def _block_length(static: Static, shards: Shards, every: int, visits: bool) -> int:
-    owners = 1 if visits else shards.x.shape[0]
+def _block_length(static: Static, shards: Shards, every: int, visits: bool, games: int = 1) -> int:
+    owners = games if visits else games * shards.x.shape[0]
     draws = owners * (static.noise.size + static.sampler.cost(shards.x.shape[1]))
     return int(np.clip(_BLOCK // max(draws, 1), 1, every))
 
@@ -173,8 +207,7 @@ def _start(static: Static, world: World, params: PyTree) -> PyTree:
     return static.functions.open(params, world.numbers), states
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def _advance_rounds(static: Static, block: int, world: World, carry: State, ticks: Tick) -> tuple:
+def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick) -> tuple:
     functions = static.functions
     assert isinstance(functions, Rounds)
     assert static.mix is not None
@@ -198,13 +231,13 @@ def _advance_rounds(static: Static, block: int, world: World, carry: State, tick
         message, private = _over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
         mixed = mix(world.mixing, message, tick.step)
         public, info = _over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
-        return State(public, private), (info, message if static.transcript else None)
+        seen = Seen(state.public, message, context, tick.live)
+        return State(public, private), (info, _kept(static, world, seen))
 
     return _in_blocks(step, draw, carry, ticks, block)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def _advance_visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick) -> tuple:
+def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick) -> tuple:
     functions = static.functions
     assert isinstance(functions, Visits)
 
@@ -234,9 +267,36 @@ def _advance_visits(static: Static, block: int, world: World, carry: tuple, tick
         everyones = jax.tree.map(
             lambda all_, new: all_.at[tick.owner].set(new), everyones, hold(kept, private)
         )
-        return (hold(settled, register), everyones), (info, message if static.transcript else None)
+        seen = Seen(query, message, context, tick.live)
+        return (hold(settled, register), everyones), (info, _kept(static, world, seen))
 
     return _in_blocks(step, draw, carry, ticks, block)
+
+
+_advance_rounds = partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)(_rounds)
+_advance_visits = partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)(_visits)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _games(static: Static, block: int, world: World, ticks: Tick, params: PyTree, seeds: Array) -> PyTree:
+    steps = _rounds if isinstance(static.functions, Rounds) else _visits
+
+    def game(seed: Array) -> PyTree:
+        own = world._replace(**_keys(seed, world.shards.x.shape[0]))
+        _, (_, kept) = steps(static, block, own, _start(static, own, params), ticks)
+        return kept
+
+    return jax.vmap(game)(seeds)
+
+
+def _kept(static: Static, world: World, seen: Seen) -> PyTree:
+    return None if static.watch is None else static.watch(seen, world.shards, world.aside)
+
+
+def _message(seen: Seen, shards: Shards, aside: PyTree) -> PyTree:
+    """The watcher that keeps the transcript."""
+    del shards, aside
+    return seen.message
 
 
 def _in_blocks(step: Callable, draw: Callable, carry: PyTree, ticks: Tick, block: int) -> tuple:
