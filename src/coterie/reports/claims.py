@@ -64,7 +64,7 @@ def _limits(rows: list[Bar]) -> tuple[float, float]:
     values = [
         value for row in rows for value in (row.claimed, row.certified) if value and math.isfinite(value)
     ]
-    values = values or [1.0]
+    values = [*values, 1.0]  # a common scale: pictures of large numbers alone begin below one, too
     low, high = math.floor(math.log10(min(values)) - 0.01), math.ceil(math.log10(max(values)) + 0.01)
     return 10.0**low, 10.0 ** (high + 0.6)
 
