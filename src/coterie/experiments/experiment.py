@@ -23,16 +23,18 @@ class Experiment:
     owners: int | None = None  # None: the data's natural owners
     partition: str | None = None
     features: str | None = None
+    bandwidth: float = 1.0  # of Fourier features
+    public_rows: str | None = None  # "test": declare the test rows public, so that pca may be fitted on them
     loss: str | None = None
     penalty: str = "l2"
-    strength: float = 1e-4
+    strength: float = 1e-4  # of the penalty's quadratic part
+    l1: float = 1e-4  # of elastic_net
+    radius: float = 10.0  # of ball and box
     model: str = "linear"
     hidden: int = 128
     topology: str = "ring"
     gossip_steps: int | None = None  # None: as many as bring the owners' disagreement down to a tenth
-    epsilon: tuple[float, ...] | dict[str, float] = (
-        1.0,
-    )  # one for all, one each in order, or by owner's name
+    epsilon: tuple[float, ...] | dict[str, float] = (1.0,)  # for all, each in order, or by owner's name
     delta: float = 1e-5
     calibration: str = "certified"
     engine: str = "simulate"
@@ -117,6 +119,9 @@ _OTHERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "gossip_steps": _WHOLE,
     "seed": _WHOLE,
     "strength": _NUMBER,
+    "l1": _NUMBER,
+    "radius": _NUMBER,
+    "bandwidth": _NUMBER,
     "delta": _NUMBER,
     "epsilon": (
         "a number, a list of one for each owner, or a table of one for each owner's name",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +12,12 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment
-from coterie.problems import datasets, features
+from coterie.problems import datasets, features, penalties
+from coterie.problems.features import FeatureMap
 from coterie.problems.losses import loss_for
 from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.partition import Partition, partition, to_shards
-from coterie.problems.penalties import PENALTIES
+from coterie.problems.penalties import Penalty
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.problems.table import Table
 from coterie.program import Shards
@@ -48,7 +50,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     parts = partition(table, experiment.partition, experiment.owners, experiment.seed)
     owners = len(parts.rows)
     topology = build_topology(experiment.topology, owners, experiment.seed)
-    mapped = features.pipeline(experiment.features or _default_features(table), table)
+    mapped = _features(experiment, table)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
     problem = _problem(experiment, table, x.shape[1])
     bound = gradient_bound(problem, mapped.norm_bound)
@@ -80,18 +82,41 @@ def _load(experiment: Experiment, data_dir: Path | None) -> Table:
     )
 
 
-def _default_features(table: Table) -> str:
-    return "gradients,ball" if table.x.ndim > 2 else "ball"
+def _features(experiment: Experiment, table: Table) -> FeatureMap:
+    declared = None
+    if experiment.public_rows is not None:
+        _check.one_of("public_rows", experiment.public_rows, ("test",))
+        if not table.test_is_public:
+            raise InputError(
+                f"public_rows='test': the test rows of {table.name} are owners' records, not public."
+            )
+        declared = features.PublicRows(table.x_test, declared_by="the experiment")
+    bandwidth = _check.positive("bandwidth", experiment.bandwidth)
+    options = features.FeatureOptions(bandwidth=bandwidth, public_rows=declared)
+    default = "gradients,ball" if table.x.ndim > 2 else "ball"
+    return features.pipeline(experiment.features or default, table, options)
 
 
 def _problem(experiment: Experiment, table: Table, dim: int) -> Problem:
     loss = loss_for(experiment.loss or LOSSES[table.task], len(table.classes))
-    _check.one_of("penalty", experiment.penalty, PENALTIES)
-    penalty = PENALTIES[experiment.penalty](_check.positive("strength", experiment.strength))
+    penalty = _penalty(experiment)
     model: Model = linear(dim, loss.outputs)
     if experiment.model == "two_layer":
         model = two_layer(dim, _check.count("hidden", experiment.hidden), loss.outputs)
     return Problem(model, loss, penalty)
+
+
+def _penalty(experiment: Experiment) -> Penalty:
+    strength = _check.not_negative("strength", experiment.strength)
+    choices: dict[str, Callable[[], Penalty]] = {
+        "none": penalties.none,
+        "l2": lambda: penalties.l2(strength),
+        "elastic_net": lambda: penalties.elastic_net(_check.not_negative("l1", experiment.l1), strength),
+        "ball": lambda: penalties.ball(_check.positive("radius", experiment.radius), strength),
+        "box": lambda: penalties.box(_check.positive("radius", experiment.radius), strength),
+        "sine": penalties.sine,
+    }
+    return choices[_check.one_of("penalty", experiment.penalty, choices)]()
 
 
 def _budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...]) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ from coterie.experiments.prepare import Prepared, prepare
 from coterie.experiments.settings import typed
 from coterie.problems.metrics import metric_for
 from coterie.problems.problem import Problem
-from coterie.problems.reference import central_optimum
+from coterie.problems.reference import central_optimum, trained
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, build
 from coterie.protocols.baselines import alone
@@ -231,6 +231,10 @@ def _central(prepared: Prepared) -> float:
     """Oracle: the non-private optimum over everyone's records."""
     shards, problem = prepared.shards, prepared.task.problem
     mask = np.arange(shards.x.shape[1]) < np.asarray(shards.counts)[:, None]
-    params = central_optimum(problem, np.asarray(shards.x)[mask], np.asarray(shards.y)[mask])
+    x, y = np.asarray(shards.x)[mask], np.asarray(shards.y)[mask]
+    if problem.model.is_linear:
+        params = central_optimum(problem, x, y)
+    else:
+        params = trained(problem, prepared.task.params, x, y)
     scores = problem.model.scores(params, jnp.asarray(prepared.x_test))
     return float(metric_for(prepared.table.task)(np.asarray(scores), np.asarray(prepared.y_test)))

@@ -216,8 +216,9 @@ def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions |
     """The map a command line asks for, such as "scale,ball", "pool:2,fourier:1000" or "pca:50,ball".
 
     Steps: none, scale, ball, pool[:factor], gradients[:cell] (images), fourier[:features], piecewise[:knots],
-    pca:components. Settings come from the table's declared bounds and from `options`; no row of the table is read. `pca` is fitted
-    on `options.public_rows`, passed through the steps before it; a table's test rows are not taken unasked.
+    pca:components. Settings come from the table's declared bounds and from `options`; no row of the table is
+    read. `pca` is fitted on `options.public_rows`, passed through the steps before it; a table's test rows are
+    not taken unasked.
     """
     options = options or FeatureOptions()
     steps: list[FeatureMap] = []

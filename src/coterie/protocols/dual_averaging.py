@@ -26,10 +26,10 @@ import numpy as np
 from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
-from coterie.mechanisms import FixedSize, FullBatch, Poisson, ReleasePlan
+from coterie.mechanisms import FixedSize, ReleasePlan
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for
 from coterie.topologies import check_gossip
 
 Variant: TypeAlias = Literal["liu", "duchi", "accelerated"]
@@ -202,7 +202,7 @@ def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
 
 def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan:
     plan = ReleasePlan(
-        sampler=_sampler(task, settings),
+        sampler=sampler_for(task, settings.rate),
         clip_norm=_share_of_bound(task, settings) * task.clip_norm,
         noise="gaussian",
         noise_multiplier=(1.0,) * task.owners,
@@ -234,14 +234,6 @@ def _share_of_bound(task: Task, settings: Settings) -> float:
     if settings.clip is not None:
         return _check.positive("clip", settings.clip)
     return 0.5 if task.problem.loss.name in ("logistic", "softmax", "one_vs_all") else 1.0
-
-
-def _sampler(task: Task, settings: Settings) -> FullBatch | Poisson:
-    if settings.rate is None:
-        return FullBatch()
-    rate = _check.probability("rate", settings.rate)
-    largest = max(task.sizes) * rate
-    return Poisson(rate, math.ceil(largest + 6 * math.sqrt(largest) + 6))
 
 
 def _claim(task: Task, plan: ReleasePlan) -> Claim:

@@ -34,11 +34,11 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, FullBatch, Poisson, ReleasePlan
+from coterie.mechanisms import FixedSize, ReleasePlan
 from coterie.mechanisms.clipping import Clipped
 from coterie.problems.problem import Problem, clipped
 from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for
 from coterie.topologies import check_push_sum
 
 Policy: TypeAlias = Literal["none", "constant", "clipped", "adaptive", "tracked"]
@@ -253,7 +253,7 @@ def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
     rounds = _check.count("rounds", 100 if settings.rounds is None else settings.rounds)
     count = jax.ShapeDtypeStruct((), jnp.float32) if policy == "tracked" else ()
     plan = ReleasePlan(
-        sampler=_sampler(task, settings),
+        sampler=sampler_for(task, settings.rate),
         clip_norm=1.0,
         noise="gaussian",
         noise_multiplier=(1.0,) * task.owners,
@@ -262,14 +262,6 @@ def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
         noise_like=Noise(params_like(task.params), count),
     )
     return calibrated(plan, task)
-
-
-def _sampler(task: Task, settings: Settings) -> FullBatch | Poisson:
-    if settings.rate is None:
-        return FullBatch()
-    rate = _check.probability("rate", settings.rate)
-    largest = max(task.sizes) * rate
-    return Poisson(rate, math.ceil(largest + 6 * math.sqrt(largest) + 6))
 
 
 def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -12,7 +13,7 @@ import numpy as np
 from coterie import _check, accounting
 from coterie._types import PyTree
 from coterie.errors import InputError
-from coterie.mechanisms import ReleasePlan
+from coterie.mechanisms import FullBatch, Poisson, ReleasePlan
 from coterie.problems.problem import Problem
 from coterie.topologies import Topology
 
@@ -68,6 +69,14 @@ def per_owner(owners: int, numbers: PyTree) -> PyTree:
         return jnp.asarray(np.full(owners, leaf) if leaf.ndim == 0 else leaf)
 
     return jax.tree.map(rows, numbers)
+
+
+def sampler_for(task: Task, rate: float | None) -> FullBatch | Poisson:
+    """All records, or Poisson sampling with a public cap six standard deviations above the largest owner's mean."""
+    if rate is None:
+        return FullBatch()
+    largest = max(task.sizes) * _check.probability("rate", rate)
+    return Poisson(rate, math.ceil(largest + 6 * math.sqrt(largest) + 6))
 
 
 def calibrated(plan: ReleasePlan, task: Task) -> ReleasePlan:
