@@ -81,8 +81,8 @@ def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
 def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
     # The noise depends on the passes alone: a record is in one release of each, whatever the batch.
     any_batch = calibrated(_plan(task, 1, settings.passes, (1.0,) * task.owners), task)
-    limit = 1 / wor_sgd.curvature_at_start(task)
-    pace = wor_sgd.tuned(task, settings, any_batch.noise_scale.tolist(), limit, settings.passes)
+    scale, largest = any_batch.noise_scale.tolist(), wor_sgd.steepest(task)
+    pace = wor_sgd.tuned(task, settings, scale, largest, settings.passes)
     return _plan(task, pace.batch, settings.passes, any_batch.noise_multiplier), pace
 
 

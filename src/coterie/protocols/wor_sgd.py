@@ -206,14 +206,16 @@ def feature_norm(task: Task) -> float:
     return task.clip_norm / slope if math.isfinite(slope) else task.clip_norm
 
 
-def curvature_at_start(task: Task) -> float:
-    """Curvature that the first steps meet, public: the loss's in the scores at score 0, times ‖x‖².
+def steepest(task: Task) -> float:
+    """The largest useful step, public: one over the curvature that the first steps meet; inf where there is a kink.
 
-    For softmax over K classes that is 1/K, far below its supremum of ½; the other losses have theirs at 0.
+    That is the loss's in the scores at score 0, times ‖x‖², and the penalty's. For softmax over K classes it is
+    1/K, far below its supremum of ½; the other losses have theirs at 0.
     """
-    loss = task.problem.loss
+    loss, penalty = task.problem.loss, task.problem.penalty.smoothness
     own = 1 / loss.outputs if loss.name == "softmax" else loss.smoothness
-    return own * feature_norm(task) ** 2
+    curvature = own * feature_norm(task) ** 2 + (penalty if math.isfinite(penalty) else 0.0)
+    return 1 / curvature if math.isfinite(curvature) else math.inf
 
 
 def tuned(task: Task, settings: Settings, scale: Sequence[float], largest: float, passes: int = 1) -> Pace:
@@ -291,7 +293,7 @@ def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
 def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
     # The noise does not depend on the batch: a record is in one release of one pass, whatever its size.
     any_batch = calibrated(_plan(task, 1, (1.0,) * task.owners), task)
-    pace = tuned(task, settings, any_batch.noise_scale.tolist(), 1 / curvature_at_start(task))
+    pace = tuned(task, settings, any_batch.noise_scale.tolist(), steepest(task))
     return _plan(task, pace.batch, any_batch.noise_multiplier), pace
 
 
