@@ -8,8 +8,9 @@ Released: ĝ_j + ν_j, once a round, a clipped sum of gradients over a public nu
 Departures. As published (`calibration="paper"`), one random record a step and
 σ² = 12 L² T ln(1/δ) / (q² ε²): the proof divides the sensitivity of a sampled gradient by q, which is no
 sensitivity, so the certificate is far above the claim. By default (`"certified"`), all records in each round and
-noise calibrated to the owner's budget; owners weigh in proportion to their public sizes, so that the noise of a
-small owner is not magnified; rounds and γ follow from the noise (`_tuned`), not from any record.
+noise calibrated to the owner's budget; owners weigh by how precise their releases are (public: size, budget,
+dimension), so that the noise of a small or thrifty owner is not magnified; rounds and γ follow from the noise
+(`_tuned`), not from any record; smooth losses take Nesterov's accelerated dual averaging.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Settings:
     rate: float | None = None  # Poisson sampling rate; None: all records in each round
     gamma: float | None = None
     radius: float = 40.0  # guess of ‖x*‖, public; enters γ only
+    weights: Literal["precision", "records"] = "precision"  # certified: what an owner's weight grows with
     clip: float | None = None  # share of the gradient's bound to clip at; None: half for smooth classifiers
 
 
@@ -82,7 +84,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     if calibration == "noiseless":
         plan = replace(plan, noise="none")
     sampled = np.array([plan.sampler.expected(size) for size in plan.sizes])
-    share = np.array(task.sizes) / np.mean(task.sizes) if certified else np.ones(task.owners)
+    share = task.owners * _shares(task, plan, settings) if certified else np.ones(task.owners)
     strength = task.problem.penalty.strong_convexity
     return Program(
         functions=_functions(task.problem, variant),
@@ -151,7 +153,7 @@ def _average(public: Public, x: PyTree, a: Array) -> PyTree:
 
 def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, float]:
     """One record a step and Theorem 1's noise, which is stated for the mean over q records."""
-    rounds = _check.count("rounds", settings.rounds or EPOCHS * min(task.sizes))
+    rounds = _check.count("rounds", EPOCHS * min(task.sizes) if settings.rounds is None else settings.rounds)
     spread = math.sqrt(12 * rounds * math.log(1 / task.delta)) / min(task.sizes)
     plan = ReleasePlan(
         sampler=FixedSize(1),
@@ -176,13 +178,13 @@ def _tuned(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePla
     a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2).
     """
     smoothness, kink = _curvature(task)
-    rounds = settings.rounds or _rounds(task, settings, variant)
+    rounds = _rounds(task, settings, variant) if settings.rounds is None else settings.rounds
     plan = _calibrated_plan(task, settings, _check.count("rounds", rounds))
     if settings.gamma is not None:
         return plan, _check.not_negative("gamma", settings.gamma)
     moments = rounds if variant == "duchi" else rounds**3 / 3
     longest = {"duchi": 1.0, "liu": rounds, "accelerated": 2.0}[variant]
-    spread = math.sqrt(moments * (_variance(task, plan) + kink**2))
+    spread = math.sqrt(moments * (_variance(task, plan, settings) + kink**2))
     return plan, max(smoothness * longest, spread / settings.radius)
 
 
@@ -196,7 +198,7 @@ def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
     if variant != "accelerated" or settings.rate is not None:
         return ROUNDS
     smoothness, _ = _curvature(task)
-    single = math.sqrt(_variance(task, _calibrated_plan(task, settings, 1)) / 3) / settings.radius
+    single = math.sqrt(_variance(task, _calibrated_plan(task, settings, 1), settings) / 3) / settings.radius
     return int(np.clip(math.sqrt(8 * smoothness / single), ROUNDS // 2, 4 * ROUNDS))
 
 
@@ -213,10 +215,24 @@ def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan
     return calibrated(plan, task)
 
 
-def _variance(task: Task, plan: ReleasePlan) -> float:
+def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
+    """(owners,) weights that add up to one.
+
+    By precision: 1 / (C²/n + d s²/n²), the variances that sampling people and adding noise leave in an owner's mean
+    gradient, where s is the noise of a whole run's budget spent at once. By records: n.
+    """
+    _check.one_of("weights", settings.weights, ("precision", "records"))
+    sizes = np.array(task.sizes, float)
+    spent_at_once = plan.noise_scale.astype(float) / np.sqrt(plan.releases)
+    noise = task.dimension * spent_at_once**2 / sizes if settings.weights == "precision" else 0.0
+    weight = sizes / (plan.clip_norm**2 + noise)
+    return weight / weight.sum()
+
+
+def _variance(task: Task, plan: ReleasePlan, settings: Settings) -> float:
     """Of the noise in the owners' weighted mean of one round's releases, over all coordinates."""
     batch = np.array([plan.sampler.expected(size) for size in task.sizes])
-    share = np.array(task.sizes) / sum(task.sizes)
+    share = _shares(task, plan, settings)
     return task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
 
 
