@@ -1,0 +1,211 @@
+"""Worst-case neighbours: two data sets that differ in one record, built so that the record acts as much as it may.
+
+For every protocol on clipped gradients the worst record is one whose gradient is +clip_norm e₁ in one world and
+−clip_norm e₁ in the other, in every release, among records whose gradients are zero. A loss that is linear in the score
+makes it so at any parameters: it is an ordinary `Loss`, and the protocol's own clipping, noise and steps run on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from coterie import _check, topologies
+from coterie.errors import InputError
+from coterie.mechanisms import FixedSize, Poisson, ReleasePlan
+from coterie.problems.losses import Loss, huber
+from coterie.problems.models import linear
+from coterie.problems.penalties import l2, none
+from coterie.problems.problem import Problem
+from coterie.program import Program, Shards
+from coterie.protocols import Task, build
+from coterie.topologies.mixing import Mixer
+
+STRENGTH = 0.01  # of the l2 penalty, where a protocol wants one
+RECORDS, HIDDEN_RECORDS = 3, 2000  # an owner's, in audits of full batches and of hidden samples
+_RECORDS = {
+    "deep_q": 1
+}  # a single visit, as its model is seen there with probability ½ and nothing else moves
+
+
+class Neighbours(NamedTuple):
+    """Two data sets of the same shape. They differ in the record `row` of `owner`, and in nothing else."""
+
+    without: Shards
+    with_: Shards
+    owner: int
+    row: int
+
+
+class Setting(NamedTuple):
+    """A world to attack."""
+
+    task: Task
+    program: Program
+    neighbours: Neighbours
+    mixer: Mixer
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What may be chosen of a worst-case world; None means what suits the protocol."""
+
+    owners: int = 2
+    records: int | None = None  # of each owner
+    dim: int = 1
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    calibration: str = "certified"
+
+
+@lru_cache
+def steady() -> Loss:
+    """y s: every record's slope is its target, whatever the parameters are."""
+    return Loss(
+        name="steady",
+        outputs=1,
+        value=lambda scores, y: y * scores[:, 0],
+        slope=lambda scores, y: y[:, None],
+        lipschitz=1.0,
+        smoothness=0.0,
+        strong_convexity=0.0,
+        predict=lambda scores: -jnp.sign(scores[:, 0]),
+    )
+
+
+def worst_case(protocol: str, world: World, options: dict[str, Any] | None = None) -> Setting:
+    """The named protocol, and records that are all zero or alike but one, which is ±e₁ times the longest allowed.
+
+    The noise, the sampling, the releases and their number are the protocol's own for this task and these options.
+    """
+    _check.count("owners", world.owners)
+    _check.count("dim", world.dim)
+    options = _options(protocol, world.calibration) | (options or {})
+    records = world.records or _RECORDS.get(protocol, RECORDS)
+    task, program = _built(protocol, world, records, options)
+    if world.records is None and isinstance(program.plan.sampler, (FixedSize, Poisson)):
+        records = HIDDEN_RECORDS
+        task, program = _built(protocol, world, records, options)
+    return Setting(task, program, _canary(task, program.plan), _mixer(task, program))
+
+
+def replaced(shards: Shards, owner: int, row: int, x: np.ndarray, y: float) -> Neighbours:
+    """`shards`, and the same with one record replaced: for a user's own records.
+
+    >>> shards = Shards(jnp.zeros((1, 2, 3)), jnp.zeros((1, 2)), jnp.asarray([2]))
+    >>> replaced(shards, 0, 1, np.ones(3), 1.0).with_.x[0].tolist()
+    [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    if not 0 <= owner < shards.x.shape[0] or not 0 <= row < int(shards.counts[owner]):
+        raise InputError(f"owner={owner}, row={row}: no such record. Name one that the shards hold.")
+    changed = shards._replace(x=shards.x.at[owner, row].set(x), y=shards.y.at[owner, row].set(y))
+    return Neighbours(shards, changed, owner, row)
+
+
+def _built(protocol: str, world: World, records: int, options: dict[str, Any]) -> tuple[Task, Program]:
+    task = Task(
+        problem=_problem(protocol, world),
+        sizes=(records,) * world.owners,
+        clip_norm=1.0,
+        epsilon=(world.epsilon,) * world.owners,
+        delta=world.delta,
+        topology=topologies.build("complete", world.owners),
+        params=jnp.zeros((world.dim, 1), jnp.float32),
+    )
+    return task, build(protocol, task, options, world.calibration)
+
+
+def _problem(protocol: str, world: World) -> Problem:
+    """`deep_q` bounds targets itself and needs a curved loss: Huber's slope is ±1 at score 0 for targets ∓1."""
+    walking = protocol in (
+        "wor_sgd",
+        "random_walk",
+        "deep_q",
+    )  # as published without a penalty: the convex case
+    penalty = none() if walking and world.calibration == "paper" else l2(STRENGTH)
+    return Problem(linear(world.dim, 1), huber() if protocol == "deep_q" else steady(), penalty)
+
+
+def _options(protocol: str, calibration: str) -> dict[str, Any]:
+    """What a protocol cannot choose for a loss without curvature, and few enough steps for many games."""
+    few = {
+        "async_learner": {"ticks": 8, "smoothness": 1.0},
+        "average_erm": {"steps": 2, "step_size": 1.0},
+        "central_erm": {"steps": 2, "step_size": 1.0},
+        "deep_q": {"batch": 1},
+        "random_walk": {"batch": 1, "step": 0.1},
+        "weighted_erm": {"steps": 2, "step_size": 1.0},
+        "wor_sgd": {"batch": 1, "step": 0.1},
+    }
+    rounds = (
+        {"dual_averaging": {"rounds": 3}, "push_sum": {"rounds": 3}} if calibration == "certified" else {}
+    )
+    return (few | rounds).get(protocol, {})
+
+
+def _canary(task: Task, plan: ReleasePlan) -> Neighbours:
+    """The first owner's last record: y = −1 against +1; or there against not there.
+
+    Where one of several records is drawn in secret the others are −e₁ too: then a draw moves a release by 2 clip_norm
+    from what all other draws give, and not by half of that from the middle.
+    """
+    owners, rows, dim = task.owners, task.sizes[0], jnp.shape(task.params)[0]
+    x = np.zeros((owners, rows, dim), np.float32)
+    x[0, 0 if isinstance(plan.sampler, FixedSize) else rows - 1 :, 0] = (
+        task.clip_norm / task.problem.loss.lipschitz
+    )
+    y, counts = np.full((owners, rows), -1.0, np.float32), np.full(owners, rows, np.int32)
+    other_y, other_counts = y.copy(), counts.copy()
+    other_y[0, rows - 1] = 1.0
+    if plan.relation != "replace_one":
+        counts[0] -= 1
+    arrays = [Shards(*map(jnp.asarray, parts)) for parts in ((x, y, counts), (x, other_y, other_counts))]
+    return Neighbours(arrays[0], arrays[1], 0, rows - 1)
+
+
+def _mixer(task: Task, program: Program) -> Mixer:
+    if program.aggregate is not None:
+        return topologies.aggregate(program.aggregate)
+    return topologies.mixer(task.topology)
+
+
+def words(setting: Setting) -> str:
+    """The world in a line."""
+    task, steps = setting.task, setting.program.schedule
+    number = steps if isinstance(steps, int) else len(steps)
+    size = f"{task.sizes[0]:,} record{'s' * (task.sizes[0] > 1)}"
+    return (
+        f"{task.owners} owner{'s' * (task.owners > 1)} of {size}, {number:,} steps, dimension {task.dimension}; "
+        f"the first owner's last record has gradient ±{task.clip_norm:g} e₁"
+    )
+
+
+def hidden_cases(
+    sampler: FixedSize | Poisson, size: int, row: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Without and with the record in a hidden sample: probabilities (2,), positions and masks (2, batch).
+
+    All other records are taken to be alike, so it does not matter which of them were drawn; for Poisson sampling
+    they are taken to contribute nothing, so it does not matter how many. Where that is not so, the score made of it
+    is weaker, and what follows from its games still valid.
+    """
+    if isinstance(sampler, Poisson):
+        chance, batch, others = sampler.rate, 1, np.zeros(1, np.float32)
+    else:
+        chance, batch = sampler.batch / size, sampler.batch
+        others = np.ones(batch, np.float32)
+    rest = np.array([other for other in range(min(size, batch + 1)) if other != row][:batch] or [0])
+    rest = np.resize(rest, batch)
+    inside = rest.copy()
+    inside[0] = row
+    masks = np.stack([others, np.maximum(others, np.eye(1, batch, dtype=np.float32)[0])])
+    return np.array([1 - chance, chance]), np.stack([rest, inside]), masks
+
+
+def is_hidden(sampler: Any) -> bool:
+    """Whether the adversary has to guess which records were drawn."""
+    return isinstance(sampler, (FixedSize, Poisson))
