@@ -58,7 +58,7 @@ def optimum(shards: Shards, penalty: float = SIGMA) -> np.ndarray:
     """Of mean squared loss + penalty/2 ‖θ‖², over all records."""
     rows = [
         (np.asarray(x[:count], float), np.asarray(y[:count], float))
-        for x, y, count in zip(shards.x, shards.y, shards.count)
+        for x, y, count in zip(shards.x, shards.y, shards.counts)
     ]
     x, y = np.concatenate([x for x, _ in rows]), np.concatenate([y for _, y in rows])
     return np.linalg.solve(x.T @ x / len(y) + penalty * np.eye(DIM), x.T @ y / len(y))
@@ -96,11 +96,11 @@ def test_clocks_come_from_their_seed_alone() -> None:
 
 def by_hand(shards: Shards, owner: np.ndarray, pace: float, printed: bool, theta_max: float) -> np.ndarray:
     """Algorithm 1 as the paper writes it, without noise; `pace` is α/σ."""
-    n, owners = np.asarray(shards.count, float), len(shards.count)
+    n, owners = np.asarray(shards.counts, float), len(shards.counts)
     learner, copies = np.zeros(DIM), np.zeros((owners, DIM))
     inertia = (owners - 1) / owners if printed else 0.5
     for i in owner:
-        x, y = (np.asarray(part[i, : shards.count[i]], float) for part in (shards.x, shards.y))
+        x, y = (np.asarray(part[i, : shards.counts[i]], float) for part in (shards.x, shards.y))
         middle = (learner + copies[i]) / 2
         answer = x.T @ (x @ middle - y) / n[i]
         slope = SIGMA * middle
