@@ -20,6 +20,7 @@ from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.experiments import recompute
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.oracle import Oracle, OracleArray, is_oracle, oracle
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.experiments.settings import typed
 from coterie.problems.metrics import metric_for
@@ -43,11 +44,11 @@ class Result:
     program: Program
     gossip_steps: int
     steps: np.ndarray  # (points,)
-    curve: np.ndarray  # (points, owners) the metric of each owner's model on the public test rows
+    curve: np.ndarray  # (points, owners) the metric of each owner's model; oracle unless test rows are public
     disagreement: np.ndarray  # (points,) distance of the owners' models from their mean
-    joint: float
-    local_only: np.ndarray  # (owners,) oracle: each owner's own private model at the same budget
-    central: float  # oracle: the non-private optimum over everyone's records
+    joint: float  # as the curve's last row
+    local_only: OracleArray  # (owners,) each owner's own private model at the same budget
+    central: Oracle  # the non-private optimum over everyone's records
     claim: Claim
     certificates: tuple[Certificate, ...]
     turns: np.ndarray  # (owners,) releases really made
@@ -61,8 +62,7 @@ class Result:
     @property
     def oracle(self) -> list[str]:
         """Which of the metric's values no owner released: for the researcher's eyes only."""
-        ours = [] if self.prepared.table.test_is_public else ["joint"]
-        return [*ours, "local_only", "central"]
+        return [name for name in ("joint", "local_only", "central") if is_oracle(getattr(self, name))]
 
     @property
     def step(self) -> str:
@@ -80,9 +80,9 @@ class Result:
         return np.array(self.prepared.task.sizes)
 
     @property
-    def local_mean(self) -> float:
+    def local_mean(self) -> Oracle:
         """Size-weighted mean of what owners reach alone."""
-        return float(np.average(self.local_only, weights=self.sizes))
+        return oracle(float(np.average(self.local_only, weights=self.sizes)))
 
     def to_json(self, out: str | None) -> dict[str, Any]:
         """The summary that `coterie run --json` prints."""
@@ -186,6 +186,9 @@ def run(
     tell("all records, no privacy", 0, 0)
     central = _central(prepared)
     curve, disagreement = trace.probes
+    joint = float(np.average(curve[-1], weights=task.sizes if curve.shape[1] == task.owners else None))
+    if not prepared.table.test_is_public:
+        curve, joint = oracle(curve), oracle(joint)
     return Result(
         experiment=experiment,
         prepared=prepared,
@@ -194,9 +197,9 @@ def run(
         steps=trace.step,
         curve=curve,
         disagreement=disagreement,
-        joint=float(np.average(curve[-1], weights=task.sizes if curve.shape[1] == task.owners else None)),
-        local_only=local.probes[0][-1],
-        central=central,
+        joint=joint,
+        local_only=oracle(local.probes[0][-1]),
+        central=oracle(central),
         claim=program.claim,
         certificates=certificates,
         turns=trace.turns,

@@ -1,0 +1,46 @@
+"""Numbers that no owner released: computed from private records, for the researcher's eyes.
+
+They are marked by their type, so that whatever handles a result can tell them from what the messages gave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+Held = TypeVar("Held")
+
+
+class Oracle(float):
+    """A number; arithmetic and formats are a float's."""
+
+
+class OracleArray(np.ndarray):
+    """An array of such numbers."""
+
+
+@overload
+def oracle(value: float) -> Oracle: ...
+@overload
+def oracle(value: np.ndarray) -> OracleArray: ...
+def oracle(value: float | np.ndarray) -> Oracle | OracleArray:
+    """Mark a value as no owner's release.
+
+    >>> is_oracle(oracle(0.5)), is_oracle(oracle(np.zeros(2))), is_oracle(0.5)
+    (True, True, False)
+    """
+    return value.view(OracleArray) if isinstance(value, np.ndarray) else Oracle(value)
+
+
+def is_oracle(value: Any) -> bool:
+    """Whether the value is marked."""
+    return isinstance(value, (Oracle, OracleArray))
+
+
+def without_oracles(result: Held) -> Held:
+    """A dataclass with every marked field set to zero: what is left, and what follows from it, may be shown to all."""
+    marked = {one.name: getattr(result, one.name) for one in fields(result)}  # type: ignore[arg-type]
+    zeros = {name: oracle(value * 0) for name, value in marked.items() if is_oracle(value)}
+    return replace(result, **zeros)  # type: ignore[type-var]
