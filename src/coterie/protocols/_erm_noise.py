@@ -25,6 +25,7 @@ Aggregation: TypeAlias = Literal["once", "every_round"]
 View: TypeAlias = Literal["untrusted", "aggregator"]
 
 PAPER_STEPS = 100  # the paper cross-validated T and η on the private data and published neither
+_ROUNDING = 1e-9
 _FEWEST, _MOST = 20, 300  # default rounds: beyond them the bound no longer moves, and time does
 
 
@@ -56,7 +57,8 @@ def aggregated(needed: np.ndarray, per_record: np.ndarray, parts: np.ndarray, mi
     party j moves that sum by at most a_j C when added, 2 a_j C when replaced.
     """
     check_missing(missing, len(parts))
-    wanted = float(np.max(needed * per_record)) ** 2
+    # A hair above, so that rounding in the shares cannot take back what the calibration found.
+    wanted = float(np.max(needed * per_record)) ** 2 * (1 + _ROUNDING)
     variances = wanted * parts / surviving(parts, missing)
     return faced(np.sqrt(variances) / per_record, per_record, missing)
 
