@@ -155,10 +155,10 @@ def test_without_noise_rounds_reach_the_joint_optimum(loss, penalty):
 
 
 CERTIFIED = [
-    {"aggregation": how, "view": view, "relation": relation}
+    {"aggregation": how, "view": view, **relation}
     for how in ("once", "every_round")
     for view in ("untrusted", "aggregator")
-    for relation in ("replace_one", "add_or_remove_one")
+    for relation in ({}, {"relation": "add_or_remove_one", "steps": 20, "step_size": 1.0})
 ]
 
 
@@ -268,7 +268,9 @@ def _multiplier(event):
 
 def test_under_add_remove_the_size_is_released_once_with_its_noise():
     task = task_of()
-    program = build("weighted_erm", task, {"relation": "add_or_remove_one", "steps": 4}, "certified")
+    program = build(
+        "weighted_erm", task, {"relation": "add_or_remove_one", "steps": 4, "step_size": 1.0}, "certified"
+    )
     x, y = np.eye(3, DIM), np.ones(3)
     first, kept = emitted(program, x, y, unit=1.0)
     scale = float(program.numbers.size_noise[0])
@@ -320,6 +322,8 @@ def test_average_of_uneven_parties_weighs_them_evenly():
             "aggregation=",
         ),
         ("weighted_erm", {"steps": -1}, "certified", "steps=-1"),
+        ("weighted_erm", {"steps": 0}, "certified", "steps=0"),
+        ("weighted_erm", {"relation": "add_or_remove_one", "steps": 5}, "certified", "step_size"),
         ("weighted_erm", {"constant": -1.0}, "paper", "constant=-1.0"),
         ("average_erm", {"radius": 0.0}, "certified", "radius=0.0"),
         ("central_erm", {"step_size": -1.0}, "paper", "step_size=-1.0"),

@@ -96,7 +96,8 @@ def step_plan(task: Task, spread: np.ndarray, given: Steps) -> tuple[int, np.nda
     least = float(np.min(spread))
     enough = math.ceil(radius * curve / least) if 0 < curve < math.inf and least > 0 else _FEWEST
     noisy = bool(least > 0)
-    rounds = _check.count("steps", given.steps or (min(max(enough, _FEWEST), _MOST) if noisy else _MOST))
+    chosen = min(max(enough, _FEWEST), _MOST) if noisy else _MOST
+    rounds = _check.count("steps", chosen if given.steps is None else given.steps)
     if given.step_size is not None:
         return rounds, np.full(task.owners, _check.positive("step_size", given.step_size))
     stable = (
@@ -204,7 +205,7 @@ def published(task: Task, design: Design, given: Steps) -> Design:
     if given.step_size is None and not 0 < curve < math.inf:
         raise InputError(f"step_size=None: 1/L needs a smooth loss, here L={curve}. Give step_size.")
     rate = 1 / curve if given.step_size is None else _check.positive("step_size", given.step_size)
-    steps = _check.count("steps", given.steps or PAPER_STEPS)
+    steps = _check.count("steps", PAPER_STEPS if given.steps is None else given.steps)
     return replace(design, steps=steps, step_size=np.full(task.owners, rate), averaged=False)
 
 

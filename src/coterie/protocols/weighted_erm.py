@@ -46,9 +46,7 @@ class Settings:
     steps: int | None = None
     step_size: float | None = None
     radius: float = 20.0  # guess of ‖θ*‖, public; enters steps and their size only
-    missing: int | None = (
-        None  # aggregator: parties that may collude or stay away; 1 (certified) or 0 (paper)
-    )
+    missing: int | None = None  # aggregator: who may collude or stay away; 1 (certified) or 0 (paper)
     shares: Literal["even", "records"] = "even"  # aggregator: how the noise is divided
     weights: Literal["records", "precision"] = "records"  # n_j/n, or by how precise a party's gradient is
     weight_share: float = 0.2  # of ε and δ for the weights, under add_or_remove_one
@@ -122,6 +120,15 @@ def _filled(settings: Settings, task: Task, calibration: Calibration) -> Setting
     ):
         raise InputError(
             "weights='precision': only for certified, untrusted, replace_one. Use weights='records'."
+        )
+    if (
+        calibration == "certified"
+        and settings.relation != "replace_one"
+        and None in (settings.steps, settings.step_size)
+    ):
+        raise InputError(
+            "relation='add_or_remove_one': sizes are private, so steps and their size must not follow from them. "
+            "Give both steps and step_size."
         )
     if paper and settings.relation != "replace_one" and aggregation != "once":
         raise InputError(
