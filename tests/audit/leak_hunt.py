@@ -1,0 +1,196 @@
+"""The hunt for leaks: everything a run emits, with one private record changed and all released messages held fixed.
+
+The messages of an honest run are recorded once. Then the same experiment runs twice on files that differ in one
+record, with an `emit` that computes on the records as ever (private state goes on as it would) but says what was
+recorded. Whatever differs between the two runs came from the record by another way than a charged message.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from coterie.engines import simulate as engine
+from coterie.experiments import run as runs
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.oracle import without_oracles
+from coterie.program import Program, Rounds
+
+OWNERS, ROWS, CHANGED = 3, 30, 4  # CHANGED is no test row; the hunt checks that it is trained on
+SETTINGS: dict[str, dict[str, Any]] = {
+    "async_learner": {"ticks": 9},
+    "average_erm": {"steps": 3},
+    "central_erm": {"steps": 3},
+    "deep_q": {"batch": 2},
+    "dual_averaging": {"rounds": 3},
+    "push_sum": {"rounds": 3},
+    "random_walk": {"batch": 4, "passes": 2},
+    "weighted_erm": {"steps": 3},
+    "wor_sgd": {"batch": 2},
+}
+
+
+class Emitted(NamedTuple):
+    """All that left a run."""
+
+    trace: dict[str, np.ndarray]
+    values: dict[str, Any]  # result.json, before it is text
+    words: dict[str, Any]  # files, standard output and error
+    logs: list[str]
+
+
+def write_records(path: Path, changed: bool) -> Path:
+    """A small consortium's file; one row has another feature and another label when `changed`."""
+    rng = np.random.default_rng(3)
+    lines = ["owner,a,b,label"]
+    for row in range(ROWS):
+        a, b = rng.uniform(-0.9, 0.9, 2)
+        if changed and row == CHANGED:
+            a, b = -a, 0.95
+        label = (a + b > 0) != (changed and row == CHANGED)
+        lines.append(f"o{row % OWNERS},{a:.3f},{b:.3f},{'yes' if label else 'no'}")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def experiment(protocol: str, data: Path, **more: Any) -> Experiment:
+    """A quick run of a protocol on such a file."""
+    return Experiment(
+        protocol=protocol,
+        data=str(data),
+        target="label",
+        owner_column="owner",
+        delta=1e-3,
+        settings=SETTINGS[protocol],
+        **more,
+    )
+
+
+class Replay:
+    """Makes programs say what was recorded; messages have leading axes (steps, owners) or (steps,)."""
+
+    def __init__(self, messages: Any) -> None:
+        self.messages = messages
+        self.made: dict[Any, Any] = {}  # equal functions give one replay, which compiles once
+
+    def __call__(self, program: Program) -> Program:
+        functions = program.functions
+        if functions not in self.made:
+            self.made[functions] = functions._replace(emit=self._emit(functions))
+        return program._replace(functions=self.made[functions])
+
+    def _emit(self, functions: Any) -> Callable:
+        def emit(*given: Any) -> tuple:
+            ctx = given[-1]
+            _, private = functions.emit(*given)
+            at = (ctx.step - 1, ctx.owner) if isinstance(functions, Rounds) else (ctx.step - 1,)
+            return jax.tree.map(lambda leaf: leaf[at], self.messages), private
+
+        return emit
+
+
+def recorded(protocol: str, data: Path) -> Any:
+    """The messages of an honest run, as arrays on the device."""
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "simulate", _keeping(found, transcript=True))
+        runs.run(experiment(protocol, data))
+    return jax.tree.map(jax.numpy.asarray, found[0].messages)
+
+
+def emitted(
+    protocol: str, data: Path, replay: Replay, act: Callable[[Experiment], dict[str, Any]]
+) -> Emitted:
+    """Run with the messages held fixed; `act` runs the experiment and gives back the words that left it."""
+    traces, results = [], []
+    build, run = runs.build, runs.run
+    with pytest.MonkeyPatch.context() as patch, _logs() as logs:
+        patch.setattr(runs, "build", lambda *given: replay(build(*given)))
+        patch.setattr(runs, "simulate", _keeping(traces))
+        patch.setattr(
+            runs.time, "perf_counter", lambda: 0.0
+        )  # how long it took is measured by anyone's own clock
+
+        def shown(*given: Any, **more: Any) -> Any:
+            results.append(without_oracles(run(*given, **more)))
+            return results[-1]
+
+        patch.setattr(runs, "run", shown)
+        words = act(experiment(protocol, data))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(traces[0]._replace(probes=None))
+    trace = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    return Emitted(trace, results[0].to_json(None), words, logs)
+
+
+def differences(one: Emitted, other: Emitted) -> list[str]:
+    """What differs, by name; NaN equals NaN."""
+    assert one.trace.keys() == other.trace.keys()
+    found = [f"trace{name}" for name in one.trace if not _same(one.trace[name], other.trace[name])]
+    for name in ("values", "words"):
+        first, second = getattr(one, name), getattr(other, name)
+        assert first.keys() == second.keys()
+        found += [f"{name}.{key}" for key in first if first[key] != second[key]]
+    return found + (["logs"] if one.logs != other.logs else [])
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def hunt(protocol: str, folder: Path, act: Callable[[Experiment], dict[str, Any]]) -> list[str]:
+    """Everything that a change of one record changed beside the messages."""
+    data = write_records(folder / "records.csv", changed=False)
+    replay = Replay(recorded(protocol, data))
+    first = emitted(protocol, data, replay, act)
+    write_records(data, changed=True)
+    second = emitted(protocol, data, replay, act)
+    return differences(first, second)
+
+
+def run_folder(out: Path) -> dict[str, Any]:
+    """A run's files, read and removed."""
+    files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+    shutil.rmtree(out)
+    return files
+
+
+def _keeping(traces: list, **more: Any) -> Callable:
+    """`simulate`, with each trace put aside: first the protocol's, then the baseline's."""
+
+    def simulate(*given: Any, **named: Any) -> Any:
+        traces.append(engine.simulate(*given, **named, **(more if not traces else {})))
+        return traces[-1]
+
+    return simulate
+
+
+@contextmanager
+def _logs() -> Iterator[list[str]]:
+    """Everything logged at INFO or above by anyone, at any level by us, and every warning."""
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.name} {record.getMessage()}")
+
+    handler, ours = Keep(), logging.getLogger("coterie")
+    level = ours.level
+    logging.getLogger().addHandler(handler)
+    ours.setLevel(logging.DEBUG)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            yield lines
+        lines += [str(one.message) for one in warned]
+    finally:
+        logging.getLogger().removeHandler(handler)
+        ours.setLevel(level)
