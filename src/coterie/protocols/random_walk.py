@@ -30,6 +30,7 @@ class Settings(wor_sgd.Settings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     passes: int = 5  # how often a record may be visited
+    radius: float = 30.0  # guess of ‖w*‖, public; chosen on Adult and KDD Cup 99
     walk: int = 0  # public seed of the order in which owners are visited
 
 
