@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from coterie.cli import data, ledger
+from coterie.cli import data, ledger, plan
 from coterie.cli._common import Commands
 from coterie.cli.certify import certify
 from coterie.cli.run import run
@@ -21,6 +21,7 @@ app.command()(run)
 app.command()(certify)
 app.add_typer(data.app, name="data")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(plan.app, name="plan")
 
 
 def main() -> None:

@@ -1,0 +1,185 @@
+"""`coterie plan`: the best certified settings for a budget, a forecast, and whether joining pays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli._common import exits, print_json
+from coterie.cli._progress import progress
+from coterie.errors import InputError
+
+if TYPE_CHECKING:
+    from coterie.planning.constants import Constants
+    from coterie.planning.public import Collaboration
+    from coterie.planning.sweep import Point
+
+app = typer.Typer(
+    help="Settings and a forecast from public numbers; plan join: whether joining pays.",
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def plan(
+    context: typer.Context,
+    sizes: Annotated[str | None, typer.Option(help="Records of each owner: 1000,2000,500.")] = None,
+    owners: Annotated[int | None, typer.Option(help="Instead: how many owners …")] = None,
+    records: Annotated[int | None, typer.Option(help="… of how many records each.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(help="Features of a record, the constant included.")
+    ] = None,
+    classes: Annotated[int, typer.Option(help="Classes to tell apart; 1: a regression.")] = 2,
+    epsilon: Annotated[
+        str, typer.Option(help="Budget: 1; one for each owner: 0.5,1,2; or FILE.csv:COLUMN.")
+    ] = "1",
+    delta: Annotated[float, typer.Option(help="δ of every owner's budget.")] = 1e-5,
+    topology: Annotated[str, typer.Option(help="ring, torus, star, complete, …, or an edge list.")] = "ring",
+    rounds_at_most: Annotated[
+        int, typer.Option(help="The deadline: each owner speaks once in a round.")
+    ] = 200,
+    public_rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV or NPY of features that are public, as the model sees them, for the forecast."
+        ),
+    ] = None,
+    sweep: Annotated[str | None, typer.Option(help="epsilon or owners: a plan for each of several.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the sweep's picture here (PNG).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """The best certified settings for a budget and a deadline, with the excess risk to expect. Reads no records."""
+    if context.invoked_subcommand is not None:
+        return
+    with exits():
+        if out is not None and sweep is None:
+            raise InputError("--out: the picture is that of a sweep. Add --sweep epsilon or --sweep owners.")
+        base = _collaboration(sizes, owners, records, dimension, classes, epsilon, delta, topology)
+        constants = None if public_rows is None else _constants(public_rows, base.dimension)
+        if sweep is not None:
+            return _sweep(base, sweep, rounds_at_most, constants, out, as_json)
+        from coterie.cli._plan_words import to_json, words
+        from coterie.planning.search import plan as search
+
+        with progress() as tell:
+            tell("planning", 0, 0)
+            found = search(base.task(), rounds_at_most, constants)
+        if as_json:
+            return print_json(to_json(found))
+        print(words(base, found, rounds_at_most))
+
+
+def _collaboration(
+    sizes: str | None,
+    owners: int | None,
+    records: int | None,
+    dimension: int | None,
+    classes: int,
+    epsilon: str,
+    delta: float,
+    topology: str,
+) -> Collaboration:
+    from coterie.cli.run import parse_epsilon
+    from coterie.planning.public import Collaboration
+
+    if dimension is None:
+        raise InputError("dimension=None: say how many features a record has (--dimension).")
+    budgets = parse_epsilon(epsilon)
+    return Collaboration(
+        sizes=_sizes(sizes, owners, records),
+        dimension=dimension,
+        classes=classes,
+        epsilon=tuple(budgets.values() if isinstance(budgets, dict) else budgets),
+        delta=delta,
+        topology=topology,
+    )
+
+
+def _sizes(sizes: str | None, owners: int | None, records: int | None) -> tuple[int, ...]:
+    from coterie import _check
+
+    if sizes is not None:
+        if owners is not None or records is not None:
+            raise InputError("--sizes: does not go with --owners or --records. Leave one out.")
+        try:
+            return tuple(int(part) for part in sizes.split(","))
+        except ValueError:
+            raise InputError(
+                f"sizes={sizes!r}: must be whole numbers with commas, one for each owner."
+            ) from None
+    if owners is None or records is None:
+        raise InputError("sizes=None: give --sizes 1000,2000,500, or --owners and --records of each.")
+    return (_check.count("records", records),) * _check.count("owners", owners)
+
+
+def _constants(path: Path, dimension: int) -> Constants:
+    """The spectrum of a file of public rows."""
+    import numpy as np
+
+    from coterie.planning.constants import from_public_rows
+
+    try:
+        rows = (
+            np.load(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not numbers in columns below one line of names"
+        raise InputError(f"public_rows={str(path)!r}: cannot be read ({reason}). Give CSV or NPY.") from error
+    if rows.ndim == 2 and rows.shape[1] != dimension:
+        raise InputError(
+            f"public_rows={str(path)!r}: {rows.shape[1]} columns, dimension={dimension}: must be equal."
+        )
+    return from_public_rows(rows)
+
+
+def _sweep(
+    base: Collaboration, over: str, most: int, constants: Constants | None, out: Path | None, as_json: bool
+) -> None:
+    from coterie import _check
+    from coterie.cli._plan_words import sweep_table, to_json
+    from coterie.planning.sweep import sweep
+
+    _check.one_of("sweep", over, ("epsilon", "owners"))
+    place(out)
+    base.task()  # every mistake in the input shows before any work
+    with progress() as tell:
+        points = sweep(base, over, most, constants, lambda done, of: tell("planning", done, of))  # type: ignore[arg-type]
+    if out is not None:
+        _picture(points, over, base, out)
+    if as_json:
+        rows = [{over: point.at, **to_json(point.plan)} for point in points]
+        return print_json({"sweep": over, "points": rows, "out": None if out is None else str(out)})
+    print(sweep_table(points, over))
+    if out is not None:
+        print(f"written: {out}")
+
+
+def _picture(points: list[Point], over: str, base: Collaboration, out: Path) -> None:
+    import numpy as np
+
+    from coterie.reports.planning import Band, forecast_over
+
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(point.plan.best, name) for point in points])
+
+    band = Band(np.array([point.at for point in points]), column("predicted"), column("low"), column("high"))
+    title = f"What a budget buys: {base.dimension:,} features, {base.classes} classes, δ = {base.delta:g}"
+    xlabel = (
+        "everyone's ε"
+        if over == "epsilon"
+        else f"owners of {round(sum(base.sizes) / len(base.sizes)):,} records"
+    )
+    forecast_over(band, points[0].plan.nothing, xlabel, title).savefig(out)
+
+
+def place(out: Path | None) -> None:
+    """A picture goes into a folder that exists, under a name that says what it is."""
+    if out is None:
+        return
+    if out.suffix.lower() != ".png":
+        raise InputError(f"out={str(out)!r}: must end in .png.")
+    if not out.parent.is_dir():
+        raise InputError(f"out={str(out)!r}: its folder does not exist. Create it first.")

@@ -1,0 +1,2 @@
+"""What a budget buys, before anybody trains: settings, forecasts, and whether joining pays. Reads no record but where
+`join` says so."""

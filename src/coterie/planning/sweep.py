@@ -1,0 +1,57 @@
+"""A plan for each of several budgets or numbers of owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from coterie.planning.constants import Constants
+from coterie.planning.public import Collaboration
+from coterie.planning.search import Plan, plan
+
+Over: TypeAlias = Literal["epsilon", "owners"]
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of everyone's budget
+OWNERS = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Point(NamedTuple):
+    """One place of a sweep: everyone's largest ε, or how many owners, and the plan there."""
+
+    at: float
+    plan: Plan
+
+
+def sweep(
+    base: Collaboration,
+    over: Over,
+    rounds_at_most: int,
+    constants: Constants | None = None,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Point]:
+    """Plans over everyone's budget (multiples of the given ones), or over owners that all have the mean size and the
+    strictest budget of those given."""
+    cases = _budgets(base) if over == "epsilon" else _owners(base)
+    found = []
+    for done, (at, case) in enumerate(cases, 1):
+        found.append(Point(at, plan(case.task(), rounds_at_most, constants)))
+        tell(done, len(cases))
+    return found
+
+
+def _budgets(base: Collaboration) -> list[tuple[float, Collaboration]]:
+    return [
+        (
+            factor * max(base.epsilon),
+            replace(base, epsilon=tuple(factor * epsilon for epsilon in base.epsilon)),
+        )
+        for factor in FACTORS
+    ]
+
+
+def _owners(base: Collaboration) -> list[tuple[float, Collaboration]]:
+    size = max(1, round(sum(base.sizes) / len(base.sizes)))
+    return [
+        (float(owners), replace(base, sizes=(size,) * owners, epsilon=(min(base.epsilon),)))
+        for owners in OWNERS
+    ]

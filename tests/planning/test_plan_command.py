@@ -1,0 +1,102 @@
+"""`coterie plan` as a user calls it."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.cli import app
+
+
+def coterie(*arguments: object):
+    return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+
+
+SMALL = ("--owners", 3, "--records", 2000, "--dimension", 10, "--rounds-at-most", 20)
+
+
+def test_words_and_json_agree():
+    words, done = coterie("plan", *SMALL), coterie("plan", *SMALL, "--json")
+    assert words.exit_code == done.exit_code == 0
+    found = json.loads(done.stdout)
+    best = found["recommended"]
+    assert best["protocol"] in words.stdout
+    assert f"{found['predicted']['excess_risk']:.3g}" in words.stdout
+    assert found["certified_epsilon"] <= 1.0
+    assert found["reads_records"] is False
+    assert (
+        found["predicted"]["interval"][0]
+        <= found["predicted"]["excess_risk"]
+        <= found["predicted"]["interval"][1]
+    )
+
+
+def test_recommended_settings_run(tmp_path):
+    """What the plan prints as options of `coterie run` is accepted there."""
+    rng = np.random.default_rng(0)
+    rows = [f"{'abc'[at % 3]},{rng.uniform(-1, 1):.3f},{'no' if at % 2 else 'yes'}" for at in range(150)]
+    (tmp_path / "rows.csv").write_text("\n".join(["who,size,sick", *rows]))
+    words = ("--owners", 3, "--records", 50, "--dimension", 2, "--rounds-at-most", 10, "--json")
+    best = json.loads(coterie("plan", *words).stdout)["recommended"]
+    sets = [part for key, value in best["settings"].items() for part in ("--set", f"{key}={value}")]
+    data = ("--data", tmp_path / "rows.csv", "--target", "sick", "--owner-column", "who")
+    done = coterie("run", *data, "--protocol", best["protocol"], *sets, "--json", "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["privacy"]["certified_epsilon"]["max"] <= 1.0
+
+
+def test_sweep_writes_a_picture(tmp_path):
+    out = tmp_path / "sweep.png"
+    words = ("--sizes", "500,900", "--dimension", 5, "--rounds-at-most", 10, "--sweep", "owners")
+    done = coterie("plan", *words, "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    points = json.loads(done.stdout)["points"]
+    risks = [point["predicted"]["excess_risk"] for point in points]
+    assert risks == sorted(risks, reverse=True)
+    assert [point["owners"] for point in points] == [1, 2, 4, 8, 16, 32, 64]
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_small_a_budget_is_said_plainly():
+    done = coterie("plan", "--owners", 2, "--records", 30, "--dimension", 10, "--epsilon", 0.01)
+    assert done.exit_code == 0
+    assert "too small for anything useful" in " ".join(done.stdout.split())
+
+
+def test_public_rows_are_used(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b\n0.5,0.1\n0.6,-0.1\n")
+    words = ("--owners", 2, "--records", 900, "--dimension", 2, "--rounds-at-most", 10)
+    done = coterie("plan", *words, "--public-rows", file, "--json")
+    assert json.loads(done.stdout)["spectrum"] == "public rows"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ((), ("dimension=None",)),
+        (("--dimension", 5), ("sizes=None", "--owners")),
+        (("--dimension", 5, "--sizes", "10,x"), ("sizes='10,x'",)),
+        (("--dimension", 5, "--sizes", "10,0"), ("sizes=0",)),
+        (("--dimension", 5, "--sizes", "10,20", "--owners", 2), ("--sizes", "--owners")),
+        (("--dimension", 0, *SMALL[:4]), ("dimension=0",)),
+        ((*SMALL, "--epsilon", "0"), ("epsilon=0.0",)),
+        ((*SMALL, "--epsilon", "1,2"), ("2 budgets for 3 owners",)),
+        ((*SMALL, "--delta", "2"), ("delta=2.0",)),
+        ((*SMALL, "--classes", 0), ("classes=0",)),
+        ((*SMALL, "--topology", "chain"), ("topology='chain'",)),
+        ((*SMALL, "--rounds-at-most", 0), ("rounds_at_most=0",)),
+        ((*SMALL, "--sweep", "delta"), ("sweep='delta'",)),
+        ((*SMALL, "--out", "x.png"), ("--out", "--sweep")),
+        ((*SMALL, "--sweep", "owners", "--out", "x.gif"), ("x.gif", ".png")),
+        ((*SMALL, "--public-rows", "nowhere.csv"), ("nowhere.csv", "cannot be read")),
+    ],
+)
+def test_mistakes_are_one_line(words, names):
+    done = coterie("plan", *words)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    for name in names:
+        assert name in done.stderr
