@@ -74,6 +74,7 @@ def audit(
     """
     started = time.perf_counter()
     _check.count("games", games, least=32)
+    _check.probability("confidence", confidence)
     played, score = _scored(program, pair, mixer, games, seed, progress or (lambda what, done, of: None))
     certificate = certificates_of(program.plan, delta)[pair.owner]
     return Audit(

@@ -17,7 +17,7 @@ from coterie.errors import InputError
 CHOOSING = 0.25  # part of the games on which the threshold is chosen; the rest decide
 _CANDIDATES = 400  # thresholds that are compared on the choosing games
 _FEWEST = 8  # games of each world: fewer cannot be split
-_ONE_RUN_MOST = 20_000  # games of the one-run estimate: it takes time and memory, and m δ in its bound grows
+_ONE_RUN_MOST = 5000  # games of the one-run estimate: it takes time and memory, and m δ in its bound grows
 
 
 class Rule(NamedTuple):

@@ -84,6 +84,8 @@ def worst_case(protocol: str, world: World, options: dict[str, Any] | None = Non
     """
     _check.count("owners", world.owners)
     _check.count("dim", world.dim)
+    if world.records is not None:
+        _check.count("records", world.records)
     options = _options(protocol, world.calibration) | (options or {})
     records = world.records or _RECORDS.get(protocol, RECORDS)
     task, program = _built(protocol, world, records, options)

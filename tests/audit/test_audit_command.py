@@ -1,0 +1,86 @@
+"""`coterie audit` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie.cli import app
+from coterie.experiments.experiment import Experiment
+
+QUICK = ("--games", "2000", "--delta", "0.01")
+
+
+def coterie(*arguments: object):
+    return CliRunner().invoke(app, ["audit", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run's folder, as far as an audit reads it."""
+    (tmp_path / "experiment.toml").write_text(Experiment(delta=0.01, epsilon=(0.5, 1.0)).to_toml())
+    (tmp_path / "result.json").write_text(json.dumps({"kept": 1, "privacy": {"audited_epsilon": None}}))
+    return tmp_path
+
+
+def test_json_is_one_object_with_all_three_columns():
+    done = coterie(*QUICK, "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert found["audited_epsilon"] <= found["certified_epsilon"] <= 1.0 + 1e-6
+    assert found["finding"]["games"] == 2000
+    assert found["finding"]["confidence"] == 0.999
+    assert found["finding"]["view"] == "public transcript"
+    assert found["second_opinions"].keys() == {"gaussian_assumed", "one_run"}
+    assert found["claimed_epsilon"] > 0
+
+
+def test_words_fit_and_show_all_three():
+    done = coterie(*QUICK)
+    assert done.exit_code == 0
+    for word in ("claimed", "certified", "audited", "confidence 0.999, 2,000 games"):
+        assert word in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_runs_folder_gets_its_finding(folder):
+    done = coterie(folder, "--games", "2000", "--json")
+    assert done.exit_code == 0, done.stderr
+    written = json.loads((folder / "result.json").read_text())
+    assert written["kept"] == 1
+    assert written["privacy"]["audited_epsilon"] == json.loads(done.stdout)["audited_epsilon"]
+    assert written["privacy"]["audit"]["finding"]["games"] == 2000
+    assert written["privacy"]["audit"]["certified_epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert sorted(path.name for path in folder.iterdir()) == ["experiment.toml", "result.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--protocol", "nope"), "protocol='nope'"),
+        (("--calibration", "hopeful"), "calibration='hopeful'"),
+        (("--games", "3"), "games=3"),
+        (("--confidence", "1.5"), "confidence=1.5"),
+        (("--records", "0"), "records=0"),
+        (("--dim", "0"), "dim=0"),
+        (("missing.toml",), "missing.toml"),
+        (("--set", "nothing=1"), "nothing"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments, words):
+    done = coterie(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_that_is_no_run_is_refused_before_any_game(tmp_path):
+    (tmp_path / "experiment.toml").write_text(Experiment().to_toml())
+    done = coterie(tmp_path)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "result.json" in done.stderr
