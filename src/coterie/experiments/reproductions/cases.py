@@ -1,0 +1,160 @@
+"""From a spec's words to records and a task. Features and bounds cost nothing: documented ranges or public rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.experiments.reproductions.spec import Cell, Data
+from coterie.problems import features, penalties
+from coterie.problems.datasets import load
+from coterie.problems.losses import loss_for
+from coterie.problems.models import linear, two_layer
+from coterie.problems.partition import Partition, partition, to_shards
+from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.table import Table
+from coterie.program import Shards
+from coterie.protocols import Task
+from coterie.topologies import build as build_topology
+
+_BUCKETS = (
+    8  # rows are padded by at most this part, so that uneven partitions of other seeds share a compilation
+)
+_QUANTILE = 0.999  # of public gradient norms, where a loss has no bound
+
+
+class Case(NamedTuple):
+    """`x`, `y` and `shards` are private records, the test rows are public."""
+
+    problem: Problem
+    sizes: tuple[int, ...]
+    shards: Shards
+    x: np.ndarray
+    y: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    regression: bool
+    bound: float  # on one record's gradient; clipping enforces it
+    curvature: float  # of squared loss: twice what public rows show; nan without them
+
+
+@lru_cache(maxsize=2)
+def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.ndarray, np.ndarray, float]:
+    """A table, its rows and test rows after the features, and the features' norm."""
+    steps, low, surface, public, constant = words
+    table = load(name, data_dir)
+    declared = None
+    if public:
+        declared = features.PublicRows(
+            table.x_test[-public:], declared_by="the table: its test rows are public"
+        )
+    options = features.FeatureOptions(low=low, surface=surface, public_rows=declared)
+    mapped = features.pipeline(steps, table, options)
+    x, x_test = (mapped.apply(rows).reshape(len(rows), -1) for rows in (table.x, table.x_test))
+    if constant:
+        x, x_test = (np.hstack([rows, np.ones((len(rows), 1), np.float32)]) for rows in (x, x_test))
+    norm = math.hypot(mapped.norm_bound, 1.0) if constant else mapped.norm_bound
+    return table, x, x_test, norm
+
+
+@lru_cache(maxsize=2)
+def case(data: Data, data_dir: Path | None = None) -> Case:
+    """Load, map, draw and divide."""
+    words = (data.features, data.low, data.surface, data.public, data.constant)
+    table, x, x_test, norm = _mapped(data.name, data_dir, words)
+    chosen = _rows(data, len(table.y))
+    x, y, y_test = x[chosen], table.y[chosen], table.y_test
+    parts = _partition(data, table, y)
+    problem = _problem(data, table, x.shape[1])
+    bound, curvature = gradient_bound(problem, norm), math.nan
+    if data.public and table.task == "regression":
+        bound, curvature = _from_public(x_test[-data.public :], y_test[-data.public :], data.strength)
+    return Case(
+        problem=problem,
+        sizes=tuple(len(rows) for rows in parts.rows),
+        shards=jax.tree.map(jnp.asarray, _padded(to_shards(x, y, parts))),
+        x=x,
+        y=y,
+        x_test=x_test[: data.test],
+        y_test=y_test[: data.test],
+        regression=table.task == "regression",
+        bound=bound if math.isfinite(bound) else 1.0,
+        curvature=curvature,
+    )
+
+
+def task(cell: Cell, case: Case) -> Task:
+    """The collaboration of one cell."""
+    owners = len(case.sizes)
+    return Task(
+        problem=case.problem,
+        sizes=case.sizes,
+        clip_norm=case.bound if cell.clip_norm is None else cell.clip_norm,
+        epsilon=(cell.epsilon,) * owners,
+        delta=cell.delta,
+        topology=build_topology(cell.topology, owners),
+        params=case.problem.model.init(jax.random.key(cell.seed)),
+    )
+
+
+def _rows(data: Data, n: int) -> np.ndarray:
+    """Contiguous blocks keep the file's order; everything else is drawn."""
+    if data.rows is None or data.rows >= n:
+        return np.arange(n)
+    if data.partition == "blocks":
+        return np.arange(data.rows)
+    return np.sort(np.random.default_rng(data.deal).choice(n, data.rows, replace=False))
+
+
+def _partition(data: Data, table: Table, y: np.ndarray) -> Partition:
+    kind, _, number = data.partition.partition(":")
+    names = tuple(str(owner) for owner in range(data.owners))
+    if kind == "blocks":
+        return Partition(tuple(np.array_split(np.arange(len(y)), data.owners)), names)
+    if kind == "drawn":
+        return Partition(_drawn(len(y), data.owners, int(number), data.deal), names)
+    drawn = replace(table, x=y, y=y, owner=None)  # a partition reads labels and their number alone
+    return partition(drawn, data.partition, data.owners, data.deal)
+
+
+def _drawn(n: int, owners: int, each: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Every owner draws from the same rows; disjoint as long as there are rows enough."""
+    if each > n:
+        raise InputError(f"partition='drawn:{each}': the data has {n} rows. Draw at most those.")
+    rng = np.random.default_rng(seed)
+    order = np.concatenate([rng.permutation(n) for _ in range(math.ceil(owners * each / n))])
+    return tuple(order[owner * each : (owner + 1) * each] for owner in range(owners))
+
+
+def _problem(data: Data, table: Table, dim: int) -> Problem:
+    loss = loss_for(data.loss, len(table.classes))
+    model = two_layer(dim, data.hidden, loss.outputs) if data.hidden else linear(dim, loss.outputs)
+    if data.penalty == "sine":
+        return Problem(model, loss, penalties.sine())
+    return Problem(model, loss, penalties.l2(data.strength) if data.strength else penalties.none())
+
+
+def _padded(shards: Shards) -> Shards:
+    rows = shards.x.shape[1]
+    unit = max(1, 2 ** math.floor(math.log2(rows)) // _BUCKETS)
+    more = -rows % unit
+    x = np.pad(shards.x, [(0, 0), (0, more)] + [(0, 0)] * (shards.x.ndim - 2))
+    return Shards(x, np.pad(shards.y, [(0, 0), (0, more)]), shards.counts)  # type: ignore[arg-type]
+
+
+def _from_public(x: np.ndarray, y: np.ndarray, strength: float) -> tuple[float, float]:
+    """Squared loss: the gradient norm that one public row in a thousand exceeds, at zero or at the public rows'
+    optimum; and twice the public rows' curvature, as owners differ from them."""
+    x, y = x.astype(float), y.astype(float)
+    gram = x.T @ x / len(x)
+    best = np.linalg.solve(gram + strength * np.eye(len(gram)), x.T @ y / len(x))
+    norms = [np.abs(x @ at - y) * np.linalg.norm(x, axis=1) for at in (np.zeros(len(gram)), best)]
+    return max(float(np.quantile(one, _QUANTILE)) for one in norms), 2 * float(np.linalg.eigvalsh(gram)[-1])

@@ -1,0 +1,32 @@
+"""What a view shows of a run: a curve over its looks, in the unit that papers print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Measure(NamedTuple):
+    """A curve over the looks of one run's result, and how it is written."""
+
+    label: str
+    of: Callable[[dict[str, Any]], np.ndarray]
+    form: str  # of a mean and of a spread
+
+
+def _floats(result: dict[str, Any], name: str) -> np.ndarray:
+    return np.array([float(value) for value in result[name]])
+
+
+MEASURES: dict[str, Measure] = {
+    "accuracy": Measure("accuracy, %", lambda result: 100 * _floats(result, "metric"), ".2f"),
+    "mse": Measure("mean squared error", lambda result: _floats(result, "metric"), ".4g"),
+    "gap": Measure("F(θ) − F(θ*)", lambda result: _floats(result, "objective") - result["optimum"], ".2e"),
+    "psi": Measure(
+        "F(θ)/F(θ*) − 1", lambda result: _floats(result, "objective") / result["optimum"] - 1, ".2e"
+    ),
+    "loss": Measure("training loss", lambda result: _floats(result, "objective"), ".3f"),
+    "slope": Measure("‖∇F‖ of the mean model", lambda result: _floats(result, "slope"), ".3f"),
+}
