@@ -7,6 +7,7 @@ strongly convex), 54.21 % and 50.60 % (Covertype). Here: 10 owners × 6,000 reco
 Features cost no privacy: they are fitted on the test rows, which the table declares public. MNIST: 50 principal
 components; Covertype: columns less their mean, over their deviation. Both with an intercept, on the unit sphere.
 (With columns scaled by documented ranges instead, Algorithm 2 stays at the majority class, with or without noise.)
+In the rows of N x 60,000 owners hold the same images, as in the paper: the ε is for one owner's copy of a record.
 Certified versions take the same features and the settings that their public rule gives; nothing was tuned here.
 
     python papers/test_targets_jin.py      prints everything (about ten minutes on two cores)
