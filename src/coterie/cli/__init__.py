@@ -6,6 +6,7 @@ import typer
 
 from coterie.cli import data, ledger, plan
 from coterie.cli._common import Commands
+from coterie.cli.audit import audit
 from coterie.cli.certify import certify
 from coterie.cli.reproduce import reproduce
 from coterie.cli.run import run
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(certify)
+app.command()(audit)
 app.command()(reproduce)
 app.add_typer(data.app, name="data")
 app.add_typer(ledger.app, name="ledger")
