@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from benchmarks import dual_averaging
+from benchmarks import audit, dual_averaging
 
 CASES = {"dual averaging": dual_averaging.rows}
 
@@ -31,7 +31,7 @@ def main() -> None:
             f"| {row['case']} | {row['ours_us']:.1f} | {row['numpy_us']:.1f} | {row['ratio']:.2f} "
             f"| {row['normals_per_second'] / 1e6:.0f} M | {row['generator_per_second'] / 1e6:.0f} M |"
         )
-    text = "\n".join(lines) + "\n"
+    text = "\n".join([*lines, "", *audit.table()]) + "\n"
     (Path(__file__).parent / "RESULTS.md").write_text(text, encoding="utf-8")
     print(text)
 
