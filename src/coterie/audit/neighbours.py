@@ -135,7 +135,7 @@ def _problem(protocol: str, world: World) -> Problem:
 def _options(protocol: str, calibration: str) -> dict[str, Any]:
     """What a protocol cannot choose for a loss without curvature, and few enough steps for many games."""
     few = {
-        "async_learner": {"ticks": 8, "smoothness": 1.0},
+        "async_learner": {"ticks": 8, "cap": 2, "smoothness": 1.0},
         "average_erm": {"steps": 2, "step_size": 1.0},
         "central_erm": {"steps": 2, "step_size": 1.0},
         "deep_q": {"batch": 1},
