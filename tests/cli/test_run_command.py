@@ -14,7 +14,7 @@ from cli_world import HOSPITALS, coterie, on
 from coterie.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
-FILES = {"result.json", "trace.csv", "experiment.toml", "metric.png", "epsilon.png"}
+FILES = {"report.html", "result.json", "trace.csv", "experiment.toml", "metric.png", "epsilon.png"}
 SUMMARY = {"protocol", "engine", "owners", "rounds", "seconds", "metric", "privacy", "out"}
 METRIC = {"name", "joint", "local_only", "central"}
 PRIVACY = {

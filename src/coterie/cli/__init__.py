@@ -8,6 +8,7 @@ from coterie.cli import data, ledger, plan
 from coterie.cli._common import Commands
 from coterie.cli.audit import audit
 from coterie.cli.certify import certify
+from coterie.cli.report import report
 from coterie.cli.reproduce import reproduce
 from coterie.cli.run import run
 
@@ -21,8 +22,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(certify)
-app.command()(audit)
 app.command()(reproduce)
+app.command()(audit)
+app.command()(report)
 app.add_typer(data.app, name="data")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(plan.app, name="plan")

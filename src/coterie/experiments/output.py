@@ -1,12 +1,14 @@
-"""Write a run's folder: result, trace, experiment and pictures. It appears whole or not at all."""
+"""Write a run's folder: result, trace, experiment, pictures and a page about them. It appears whole or not at all."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.reports import figures
+from coterie.reports.html import page
+from coterie.reports.reading import FILES, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,10 +64,35 @@ def write(result: Result, out: Path) -> Path:
         **{f"{name}.png": _png(figure) for name, figure in pictures(result).items()},
     }
     try:
-        _write_all(files, out)
+        _write_all({"report.html": report(files), **files}, out)
     except OSError as error:
         raise InputError(f"out={str(out)!r}: cannot be written ({error.strerror}). Name another.") from error
     return out
+
+
+def report(files: Mapping[str, bytes]) -> bytes:
+    """The page about a run, from its other files alone: whoever has these can make it again."""
+    checksums = {name: hashlib.sha256(files[name]).hexdigest() for name in FILES}
+    return page(read(files), checksums).encode("utf-8", "replace")
+
+
+def rewrite_report(folder: Path) -> Path:
+    """Make report.html of a run's folder again, as after an audit added its finding to result.json."""
+    place = folder / "report.html"
+    try:
+        content = report({name: (folder / name).read_bytes() for name in FILES})
+        staging = place.with_name(f".{place.name}-{os.getpid()}")
+        try:
+            staging.write_bytes(content)
+            staging.replace(place)
+        finally:
+            staging.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"folder={str(folder)!r}: {Path(error.filename or place).name}: {error.strerror}. "
+            "Give the folder of a run, which may be written."
+        ) from error
+    return place
 
 
 def _write_all(files: dict[str, bytes], out: Path) -> None:

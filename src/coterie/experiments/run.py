@@ -18,7 +18,7 @@ from coterie._types import PyTree
 from coterie.accounting import Certificate, Claim
 from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
-from coterie.experiments import recompute
+from coterie.experiments import describe, recompute
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import Oracle, OracleArray, is_oracle, oracle
 from coterie.experiments.prepare import Prepared, prepare
@@ -52,6 +52,7 @@ class Result:
     claim: Claim
     certificates: tuple[Certificate, ...]
     turns: np.ndarray  # (owners,) releases really made
+    class_counts: OracleArray  # (owners, classes) records of each class; a regression has no classes
     seconds: float
 
     @property
@@ -105,6 +106,7 @@ class Result:
                 "joint": _plain(self.joint),
                 "local_only": _plain(self.local_mean),
                 "central": _plain(self.central),
+                "rows": len(self.prepared.y_test),
                 "oracle": self.oracle,
             },
             "privacy": {
@@ -121,7 +123,9 @@ class Result:
                 "accountant": worst.accountant,
                 "reason": worst.reason,
                 "warnings": sorted({warning for one in self.certificates for warning in one.warnings}),
+                "statement": describe.privacy_statement(self),
             },
+            **describe.described(self),
             "out": out,
         }
 
@@ -203,6 +207,7 @@ def run(
         claim=program.claim,
         certificates=certificates,
         turns=trace.turns,
+        class_counts=oracle(describe.class_counts(prepared)),
         seconds=time.perf_counter() - started,
     )
 

@@ -1,0 +1,263 @@
+"""The files of a run's folder as typed values. They may come from anybody: what is not as expected is named."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import InputError
+
+FILES = ("result.json", "trace.csv", "experiment.toml")  # what a report is made from
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What was reached. `oracle` names the values that no owner released."""
+
+    name: str
+    joint: float
+    local_only: float
+    central: float
+    rows: int
+    oracle: frozenset[str]
+    steps: np.ndarray  # (points,)
+    values: np.ndarray  # (points, models)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """The three columns and what they are about."""
+
+    unit: str
+    delta: float
+    budgets: tuple[float, ...]
+    claimed: float | None
+    claim: dict[str, Any]
+    certified: tuple[float, ...]
+    certificate: dict[str, Any]  # of the owner with the largest
+    audited: float | None
+    audit: dict[str, Any]  # its finding, the world it was made in, and what was claimed and certified there
+    warnings: tuple[str, ...]
+    statement: tuple[str, ...]
+
+    @property
+    def worst(self) -> float:
+        """The largest certified ε."""
+        return max(self.certified)
+
+    @property
+    def within(self) -> tuple[bool, ...]:
+        """Which owners' certificates keep their budgets, up to rounding."""
+        return tuple(one <= budget * (1 + 1e-9) for one, budget in zip(self.certified, self.budgets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """Who talks to whom: links of a topology, or a hub that everybody meets. `links` is None if too many to draw."""
+
+    topology: str | None
+    hub: str | None
+    number_of_links: int
+    links: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything that a report shows."""
+
+    facts: dict[str, Any]  # protocol, calibration, engine, data, rounds, …: plain values
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    metric: Metric
+    privacy: Privacy
+    network: Network
+    how: str  # the partition
+    classes: tuple[str, ...]
+    counts: np.ndarray | None  # (owners, classes), an oracle's
+    settings: dict[str, Any]
+    versions: dict[str, Any]
+    data_checksums: dict[str, Any] | None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What pictures call the owners: from 1, or as in their names where these are only numbers."""
+        counted = all(name == f"owner {at}" for at, name in enumerate(self.names))
+        return tuple(range(len(self.names))) if counted else tuple(range(1, len(self.names) + 1))
+
+
+class _Taker:
+    """Looks values up by path and kind; the first that does not fit is an error that names it."""
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+    def __call__(self, path: str, *kinds: type) -> Any:
+        found = self.obj
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
+            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+            raise InputError(
+                f"result.json: {path} is {_short(found)}, must be {wanted}. Give a folder that this version wrote."
+            )
+        return found
+
+    def list_of(self, path: str, length: int | None, *kinds: type) -> list[Any]:
+        found = self(path, list)
+        fits = all(isinstance(one, kinds) and not isinstance(one, bool) for one in found)
+        if not fits or (length is not None and len(found) != length):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise InputError(f"result.json: {path} must be a list of {length or 'some'} {wanted} values.")
+        return found
+
+    def number(self, path: str) -> float:
+        return as_number(path, self(path, int, float, str))
+
+
+def read(files: Mapping[str, bytes]) -> Run:
+    """The run that the bytes of `FILES` describe."""
+    take = _Taker(_json(files["result.json"]))
+    names = tuple(take.list_of("owner_names", None, str))
+    owners = len(names)
+    if not owners:
+        raise InputError("result.json: owner_names is empty. Give a folder that this version wrote.")
+    counts = take("partition.counts", list, type(None))
+    classes = tuple(take.list_of("partition.classes", None, str))
+    return Run(
+        facts={key: take(key, *kinds) for key, kinds in _FACTS.items()}
+        | {"platform": take("provenance.platform", str), "seed": take("provenance.seed", int)},
+        names=names,
+        sizes=tuple(take.list_of("sizes", owners, int)),
+        metric=_metric(take, files["trace.csv"]),
+        privacy=_privacy(take, owners),
+        network=_network(take, owners),
+        how=take("partition.how", str),
+        classes=classes,
+        counts=None if counts is None else _table("partition.counts", counts, (owners, len(classes))),
+        settings=_toml(files["experiment.toml"]),
+        versions=take("provenance.versions", dict),
+        data_checksums=take("provenance.data_sha256", dict, type(None)),
+    )
+
+
+_FACTS: dict[str, tuple[type, ...]] = {
+    "protocol": (str,),
+    "calibration": (str,),
+    "engine": (str,),
+    "data": (str,),
+    "step": (str,),
+    "rounds": (int,),
+    "gossip_steps": (int,),
+    "messages": (int,),
+    "seconds": (int, float),
+}
+
+
+def _metric(take: _Taker, trace: bytes) -> Metric:
+    steps, values = _trace(trace)
+    return Metric(
+        name=take("metric.name", str),
+        joint=take.number("metric.joint"),
+        local_only=take.number("metric.local_only"),
+        central=take.number("metric.central"),
+        rows=take("metric.rows", int),
+        oracle=frozenset(take.list_of("metric.oracle", None, str)),
+        steps=steps,
+        values=values,
+    )
+
+
+def _privacy(take: _Taker, owners: int) -> Privacy:
+    budget = take("privacy.budget_epsilon", int, float, list)
+    budgets = [budget] * owners if not isinstance(budget, list) else take.list_of(
+        "privacy.budget_epsilon", owners, int, float
+    )  # fmt: skip
+    certified = take.list_of("privacy.certified_epsilon.per_owner", owners, int, float, str)
+    claimed, audited = (
+        take(f"privacy.{key}", int, float, str, type(None)) for key in ("claimed_epsilon", "audited_epsilon")
+    )
+    return Privacy(
+        unit=take("privacy.unit", str),
+        delta=take.number("privacy.delta"),
+        budgets=tuple(map(float, budgets)),
+        claimed=None if claimed is None else as_number("privacy.claimed_epsilon", claimed),
+        claim=take("privacy.claim", dict),
+        certified=tuple(as_number("privacy.certified_epsilon.per_owner", one) for one in certified),
+        certificate={
+            key: take(f"privacy.{key}", str) for key in ("relation", "unit", "view", "accountant", "reason")
+        },
+        audited=None if audited is None else as_number("privacy.audited_epsilon", audited),
+        audit={} if audited is None else take("privacy.audit", dict),
+        warnings=tuple(take.list_of("privacy.warnings", None, str)),
+        statement=tuple(take.list_of("privacy.statement", None, str)),
+    )
+
+
+def _network(take: _Taker, owners: int) -> Network:
+    links = take("network.links", list, type(None))
+    table = None if links is None else _table("network.links", links, (len(links), 2))
+    if table is not None and table.size and not 0 <= table.min() <= table.max() < owners:
+        raise InputError(f"result.json: network.links names an owner outside 0 … {owners - 1}.")
+    return Network(
+        topology=take("network.topology", str, type(None)),
+        hub=take("network.hub", str, type(None)),
+        number_of_links=take("network.number_of_links", int),
+        links=None if table is None else tuple((int(one), int(other)) for one, other in table),
+    )
+
+
+def as_number(path: str, value: Any) -> float:
+    """A JSON number, or the text that stands for one JSON does not have."""
+    if isinstance(value, str) and value not in ("inf", "-inf", "nan"):
+        raise InputError(f"result.json: {path} is {_short(value)}, must be a number.")
+    return float(value)
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError("result.json: is not JSON. Give the folder of a run.") from error
+
+
+def _toml(content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("experiment.toml: is not TOML. Give the folder of a run.") from error
+
+
+def _table(path: str, rows: list[Any], shape: tuple[int, int]) -> np.ndarray:
+    """Whole numbers of that shape."""
+    fits = len(rows) == shape[0] and all(
+        isinstance(row, list) and len(row) == shape[1] and all(type(one) is int for one in row)
+        for row in rows
+    )
+    if not fits:
+        raise InputError(f"result.json: {path} must be {shape[0]} rows of {shape[1]} whole numbers.")
+    return np.array(rows, int).reshape(shape)
+
+
+def _trace(content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """(points,) steps and (points, models) values: the columns after step, metric and disagreement."""
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
+        table = np.array([[float(one) for one in row] for row in rows])
+    except (ValueError, csv.Error) as error:
+        raise InputError("trace.csv: is not a table of numbers. Give the folder of a run.") from error
+    if table.ndim != 2 or table.shape[1] < 4 or not math.isfinite(table[:, 0].sum()):
+        raise InputError("trace.csv: must have a step, the metric, disagreement and a model in every row.")
+    return table[:, 0], table[:, 3:]
+
+
+def _short(value: Any) -> str:
+    shown = "missing" if value is None else repr(value)
+    return shown if len(shown) <= 40 else shown[:39] + "…"

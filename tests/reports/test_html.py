@@ -1,0 +1,401 @@
+"""The page about a run: well formed, self-contained, harmless, readable, and it says what the files say."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from coterie.errors import InputError
+from coterie.experiments.output import report
+from coterie.reports.reading import read
+from coterie.reports.style import DARK, LIGHT
+
+VOID = {"meta", "br", "line", "circle", "path", "rect"}
+SECTIONS = [
+    "Result over rounds",
+    "Claimed, certified, audited",
+    "Privacy statement",
+    "Each owner's budget",
+    "Who talks to whom",
+    "Who owns what",
+    "Settings",
+    "Provenance",
+]
+STATEMENT = ["Guarantee: for every owner, ε ≤ 1.", "Accountant: exact; `coterie certify` computes it again."]
+
+
+class Page(HTMLParser):
+    """Checks that every element is closed where it should be, and keeps what was found."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.within: dict[str, list[str]] = {}
+        self.feed(content.decode())
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+            self.within.setdefault(tag, []).append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+            for tag in set(self.open):
+                self.within[tag][-1] += data
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def classed(self, kind: str) -> int:
+        return sum(kind in (attributes.get("class") or "").split() for _, attributes in self.tags)
+
+
+def result(owners=4, *, names=None, hub=None, models=None, **privacy) -> dict[str, bytes]:
+    """The files of a run, as `coterie run` writes them."""
+    names = names or [f"house {at}" for at in range(owners)]
+    certified = privacy.pop("certified", [1.0] * owners)
+    rows = [[10 + at % 3, 20] for at in range(owners)]
+    found = {
+        "protocol": "dual_averaging",
+        "engine": "simulate",
+        "calibration": "certified",
+        "data": "folder/visits.csv",
+        "owners": owners,
+        "owner_names": names,
+        "rounds": 30,
+        "gossip_steps": 2,
+        "messages": 1234,
+        "seconds": 1.5,
+        "step": "visit" if hub == "shared model" else "round",
+        "sizes": [sum(row) for row in rows],
+        "network": {
+            "topology": None if hub else "ring",
+            "hub": hub,
+            "number_of_links": 0 if hub else owners,
+            "links": [] if hub or owners == 1 else [[at, (at + 1) % owners] for at in range(owners)],
+        },
+        "partition": {"how": "column", "classes": ["no", "yes"], "counts": rows, "oracle": ["counts"]},
+        "metric": {
+            "name": "accuracy",
+            "joint": 0.8,
+            "local_only": 0.7,
+            "central": 0.9,
+            "rows": 99,
+            "oracle": ["local_only", "central"],
+        },
+        "privacy": {
+            "relation": "replace_one",
+            "unit": "record",
+            "view": "public transcript",
+            "delta": 1e-5,
+            "budget_epsilon": 1.0,
+            "claimed_epsilon": 1.575,
+            "claim": {"epsilon": 1.575, "delta": 1e-5, "source": "A paper, Theorem 1", "note": ""},
+            "certified_epsilon": {
+                "max": "inf" if "inf" in certified else max(certified),
+                "per_owner": certified,
+            },
+            "audited_epsilon": None,
+            "accountant": "exact Gaussian",
+            "reason": "",
+            "warnings": [],
+            "statement": STATEMENT,
+        }
+        | privacy,
+        "provenance": {
+            "versions": {"coterie": "0.1.0", "jax": "0.10.2"},
+            "platform": "Linux x86_64, cpu",
+            "seed": 7,
+            "data_sha256": None,
+        },
+    }
+    models = models or owners
+    lines = [",".join(["step", "accuracy", "disagreement", *(f"m{at}" for at in range(models))])]
+    lines += [",".join([str(10 * at), "0.8", "0.1", *["0.8"] * models]) for at in (1, 2, 3)]
+    toml = 'protocol = "dual_averaging"\ndata = "visits.csv"\nepsilon = [1.0]\n[settings]\nrounds = 30\n'
+    return {
+        "result.json": json.dumps(found).encode(),
+        "trace.csv": "\n".join(lines).encode(),
+        "experiment.toml": toml.encode(),
+    }
+
+
+def changed(files, path, value):
+    found = json.loads(files["result.json"])
+    place = found
+    for key in path.split(".")[:-1]:
+        place = place[key]
+    place[path.split(".")[-1]] = value
+    return files | {"result.json": json.dumps(found).encode()}
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(report(result()))
+
+
+def test_every_section_is_there(page):
+    assert page.within["h2"] == SECTIONS
+    assert page.within["title"][0] == "coterie: visits, dual_averaging"
+
+
+def test_the_result_in_a_sentence(page):
+    lead = " ".join(page.within["p"][0].split())
+    assert lead == (
+        "Together, 4 owners with 123 records reach an accuracy of 0.8; alone, at the same budget, 0.7 oracle; "
+        "with all records and no privacy, 0.9 oracle. What one record can change is certified at ε ≤ 1 (δ = 10⁻⁵)."
+    )
+    assert "✓ 4 of 4 within the budget" in page.text
+
+
+def test_the_table_has_three_columns(page):
+    assert page.within["th"][:3] == ["claimed", "certified", "audited"]
+    cells = page.within["td"]
+    assert cells[:4] == ["", "ε = 1.575", "ε ≤ 1", "not measured"]
+    assert cells[-3:] == ["A paper, Theorem 1", "exact Gaussian", "—"]
+
+
+def test_nothing_is_fetched_and_nothing_runs(page):
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "audio", "video"}
+    assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
+    assert not [
+        key for _, attributes in page.tags for key in attributes if key in ("src", "href", "xlink:href")
+    ]
+    content = report(result()).decode()
+    assert not re.search(r"https?://|@import|url\(", content)
+    policy = next(one["content"] for one in page.of("meta") if one.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "script-src" not in policy
+
+
+def test_oracle_values_are_marked_wherever_they_stand(page):
+    assert (
+        page.classed("oracle") == 6
+    )  # twice in the sentence, once explained, twice in the key, once in the classes
+    ours = Page(report(changed(result(), "metric.oracle", ["joint", "local_only", "central"])))
+    assert ours.classed("oracle") == 8
+    assert "held-out rows of the owners" in ours.text
+    unknown = Page(report(changed(result(), "partition.counts", None)))
+    assert unknown.classed("oracle") == 5
+
+
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</title><b>", "& 'a' \u202e\ud800"]
+
+
+def test_names_are_only_names():
+    files = result(names=HOSTILE)
+    files = changed(files, "data", "<script>x</script>.csv")
+    files = changed(files, "partition.classes", ["<i>", "</svg><script>"])
+    files = changed(files, "privacy.claim.source", "<script>")
+    files = changed(files, "privacy.warnings", ["<script>"])
+    files["experiment.toml"] = b'data = "<script>"\n[settings]\n"<script>" = "</dl>"\n'
+    hostile = Page(report(files))
+    assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in Page(report(result())).tags}
+    assert not [key for _, attributes in hostile.tags for key in attributes if key.startswith("on")]
+    for name in HOSTILE[:3]:
+        assert sum(name in found for found in hostile.within["bdi"]) == 1
+        assert sum(name in found for found in hostile.within["title"]) == 2  # in both pictures
+
+
+def channel(colour: str, at: int) -> float:
+    value = int(colour[1 + 2 * at : 3 + 2 * at], 16) / 255
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2's ratio of luminances."""
+    bright, dark = sorted(
+        (0.2126 * channel(c, 0) + 0.7152 * channel(c, 1) + 0.0722 * channel(c, 2) for c in (one, other)),
+        reverse=True,
+    )
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_words_can_be_read_in_light_and_dark(colours):
+    for ground in ("page", "card"):
+        for words in ("ink", "soft", "joint", "floor", "ceiling", "alarm", "oracle"):
+            assert contrast(colours[words], colours[ground]) >= 4.5, (words, ground)
+    for shape in ("joint", "claimed", "floor", "alarm", "ink"):
+        assert contrast(colours[shape], colours["track"]) >= 3, shape
+    assert LIGHT.keys() == DARK.keys()
+
+
+def test_it_fits_any_width(page):
+    viewport = next(one["content"] for one in page.of("meta") if one.get("name") == "viewport")
+    assert viewport == "width=device-width, initial-scale=1"
+    sheet = report(result()).decode().partition("<style>")[2].partition("</style>")[0]
+    assert "overflow-wrap:anywhere" in sheet
+    assert not re.search(r"overflow(-x)?:(scroll|auto)|min-width:\d{3,}px|[;{]width:\d{3,}px", sheet)
+    assert "@media print" in sheet
+    assert "@media screen and (prefers-color-scheme:dark)" in sheet  # paper is white
+    inline = [attributes["style"] for _, attributes in page.tags if attributes.get("style")]
+    shares = [
+        float(one)
+        for style in inline
+        for one in re.findall(r"(?:width|left|bottom):([\d.e-]+)%", style or "")
+    ]
+    assert shares
+    assert all(0 <= share <= 100 for share in shares)
+    assert not [style for style in inline if re.search(r"\d{3,}px", style or "")]
+
+
+@pytest.mark.parametrize(("owners", "gauges"), [(1, 1), (40, 40), (100, 100), (1500, 1000)])
+def test_a_gauge_for_each_owner_up_to_a_limit(owners, gauges):
+    content = report(result(owners))
+    page = Page(content)
+    assert len(content) < 1_500_000
+    assert page.classed("track") == gauges + 3
+    assert len(page.of("details")) == (owners > 40)
+    assert len(page.of("circle")) == (owners if owners <= 1000 else 0)
+    assert len(page.of("rect")) == 2 * owners
+
+
+def test_a_single_owner_reads_well():
+    page = Page(report(result(1, names=["owner 0"])))
+    assert "One owner with 30 records reaches an accuracy of 0.8" in page.text
+    assert "1 of 1 within the budget" in page.text
+    assert len(page.of("circle")) == 1
+
+
+def test_each_owner_against_its_own_budget():
+    page = Page(report(result(certified=[0.25, 1.5, "inf", 4.0], budget_epsilon=[0.5, 1, 2, 4])))
+    for words in ("ε 0.25 of 0.5", "ε 1.5 of 1, above", "ε ∞ of 2, above", "ε 4 of 4", "✗ 2 of 4 above"):
+        assert words in page.text
+    assert page.classed("above") == 1
+    assert page.classed("endless") == 2  # its gauge and the bar
+    widths = [one["style"] for one in page.of("b") if one.get("style")]
+    assert widths[-4:] == ["width:50%", "width:100%", "width:100%", "width:100%"]
+
+
+def test_an_infinite_epsilon_gives_its_reason():
+    page = Page(report(result(certified=["inf"] * 4, claimed_epsilon=None, reason="there is no noise")))
+    assert "No finite privacy can be certified: ε = ∞." in page.text
+    assert "Note: there is no noise." in page.text
+    assert "none stated" in page.text
+
+
+AUDIT = {"world": "2 owners", "finding": {"delta": 1e-5, "games": 100_000, "confidence": 0.999}}
+
+
+def test_an_audit_stands_beside_what_holds_in_its_own_world():
+    page = Page(
+        report(result(audited_epsilon=0.9, audit=AUDIT | {"certified_epsilon": 1.0, "claimed_epsilon": 0.2}))
+    )
+    assert "ε ≥ 0.9" in page.text
+    assert "100,000 games, confidence 0.999" in page.text
+    assert "2 owners; certified there: ε ≤ 1" in page.text
+    assert "above the claim for the world it attacked" in page.text
+    assert "above the certificate" not in page.text
+
+
+def test_an_audit_above_its_certificate_is_told():
+    page = Page(report(result(audited_epsilon=1.1, audit=AUDIT | {"certified_epsilon": 1.0})))
+    assert "above the certificate of the world it attacked" in page.text
+
+
+@pytest.mark.parametrize("hub", ["aggregator", "shared model"])
+def test_a_hub_is_drawn_where_everybody_meets(hub):
+    page = Page(report(result(5, hub=hub, models=1)))
+    assert hub in page.within["text"]
+    assert page.classed("hub") == 1
+    drawing = (
+        report(result(5, hub=hub, models=1)).decode().partition('class="network"')[2].partition("</svg>")[0]
+    )
+    assert drawing.count("<line") == 5
+    assert page.classed("band") == 0  # one model: nothing to span
+
+
+def test_discs_have_areas_like_sizes():
+    page = Page(report(result(3)))
+    sizes, radii = np.array([30, 31, 32]), np.array([float(one["r"] or 0) for one in page.of("circle")])
+    assert radii**2 / radii.max() ** 2 == pytest.approx(sizes / 32, rel=0.02)
+
+
+def test_too_many_links_are_counted_instead():
+    files = changed(changed(result(), "network.links", None), "network.number_of_links", 50_000_000)
+    assert "50,000,000 links: too many to draw" in Page(report(files)).text
+
+
+def test_far_apart_values_share_a_logarithmic_scale():
+    near, far = (Page(report(result(certified=[value] * 4))) for value in (2.0, 1806.0))
+    assert "linear, from zero" in near.text
+    assert "logarithmic" in far.text
+    assert "ε ≤ 1,806" in far.text
+
+
+def test_a_run_that_diverged():
+    files = changed(changed(result(), "metric.joint", "nan"), "metric.central", "inf")
+    files["trace.csv"] = b"step,accuracy,disagreement,a,b\n1,nan,nan,nan,inf\n2,nan,nan,nan,nan\n"
+    assert "the model diverged" in Page(report(files)).text
+
+
+def test_a_checksum_of_private_records_is_not_given(page):
+    assert "could try guesses" in page.text
+    public = Page(report(changed(result(), "provenance.data_sha256", {"a.npz": "ab" * 32})))
+    assert "ab" * 32 in public.text
+    assert "could try guesses" not in public.text
+
+
+def test_what_somebody_types_is_code(page):
+    assert "coterie certify" in page.within["code"]
+    assert "`" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("privacy.delta", None, "privacy.delta"),
+        ("privacy.delta", "tiny", "privacy.delta"),
+        ("privacy.certified_epsilon.per_owner", [1.0], "per_owner"),
+        ("sizes", [1, 2, 3, True], "sizes"),
+        ("sizes", None, "sizes"),
+        ("owner_names", [], "owner_names"),
+        ("network.links", [[0, 4]], "network.links"),
+        ("network.links", [[0]], "network.links"),
+        ("partition.counts", [[1, 2]], "partition.counts"),
+        ("privacy.audited_epsilon", 1.0, "privacy.audit"),
+        ("rounds", True, "rounds"),
+    ],
+)
+def test_a_file_that_is_not_a_runs_is_refused_by_name(path, value, named):
+    with pytest.raises(InputError, match=named) as raised:
+        read(changed(result(), path, value))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["result.json", "trace.csv", "experiment.toml"])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"= not this", b"[" * 100_000])
+def test_files_that_cannot_be_read_are_named(name, content):
+    with pytest.raises(InputError, match=name):
+        read(result() | {name: content})
+
+
+def test_the_numbers_of_the_page_are_those_of_the_files():
+    run = read(result(certified=[0.5, "inf", 1.0, 1.0]))
+    assert run.privacy.worst == math.inf
+    assert run.privacy.within == (True, False, True, True)
+    assert run.metric.values.shape == (3, 4)
+    assert run.numbers == (1, 2, 3, 4)
+    assert read(result(2, names=["owner 0", "owner 1"])).numbers == (0, 1)
