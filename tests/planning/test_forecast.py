@@ -9,7 +9,7 @@ from coterie.accounting.plans import certificates_of
 from coterie.errors import InputError
 from coterie.planning import clipping
 from coterie.planning.candidates import candidates
-from coterie.planning.constants import assumed, from_public_rows, loss_at_zero, quadratic, scenarios
+from coterie.planning.constants import assumed, from_public_rows, gap_of, loss_at_zero, quadratic, scenarios
 from coterie.planning.dynamics import Quadratic, descent, dual_averaging, excess
 from coterie.planning.public import Collaboration, problem_for
 from coterie.planning.search import plan
@@ -71,7 +71,7 @@ def test_stand_in_has_the_stated_gap_and_directions():
     for classes in (1, 2, 10):
         problem = problem_for(200, classes)
         one = quadratic(problem, assumed(200))
-        assert np.isclose(one.gap, 0.45 * loss_at_zero(problem), rtol=1e-6)
+        assert np.isclose(one.gap, gap_of(problem, assumed(200)) * loss_at_zero(problem), rtol=1e-6)
         assert one.copies.sum() == 200 * max(classes - 1, 1)
     assert np.isclose(loss_at_zero(problem_for(3, 10)), np.log(10), rtol=1e-6)
 
@@ -82,7 +82,8 @@ def test_public_rows_give_the_spectrum():
     found = from_public_rows(rows)
     assert found.from_rows
     assert np.allclose(found.spectrum, [4.0, 1.0, 0.25], rtol=0.15)
-    assert len(scenarios(found)) < len(scenarios(assumed(3)))
+    problem = problem_for(3, 2)
+    assert len(scenarios(problem, found)) < len(scenarios(problem, assumed(3)))
     with pytest.raises(InputError, match="finite numbers"):
         from_public_rows(np.array([[np.nan, 1.0]]))
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from coterie.cli._words import _table, _wrap
+from coterie.planning.join import Answer
 from coterie.planning.public import Collaboration
 from coterie.planning.search import Forecast, Plan
 from coterie.planning.sweep import Point
@@ -148,4 +149,52 @@ def to_json(found: Plan) -> dict[str, Any]:
         "refused": found.refused,
         "reads_records": False,
         "spectrum": "public rows" if found.constants.from_rows else "assumed",
+    }
+
+
+def join_words(answer: Answer, owner: str, epsilon: float, partners: int, records: int) -> str:
+    """One sentence, and what must be said beside it."""
+    joint, alone = answer.joint, answer.owner.excess
+    verdict = "gains by joining" if answer.gain > 0 else "loses by joining"
+    sure = "" if joint.high < alone or joint.low > alone else ", which is within the forecast's uncertainty"
+    sentence = (
+        f"{owner} {verdict} {partners:,} partners of {records:,} records at ε = {epsilon:g}: the joint private model's "
+        f"excess risk on new records is predicted as {joint.predicted:.3g} ({joint.low:.2g} to {joint.high:.2g}), its "
+        f"own model's without privacy as {alone:.3g}{sure}; {_break_even(answer)}."
+    )
+    secret = (
+        f"note: computed from {owner}'s own records, here, and from nobody else's. It is not a release: keep it to "
+        "yourself. But a decision made on it is visible, tells a little about these records, and is in no budget."
+    )
+    alike = "note: partners' records are taken to be like the owner's; the more they differ, the less joining gives."
+    best = answer.plan.best
+    return "\n".join(
+        [*_wrap(sentence), "", *_wrap(f"with {best.protocol} {sets(best)}"), *_wrap(secret), *_wrap(alike)]
+    )
+
+
+def _break_even(answer: Answer) -> str:
+    epsilon, partners = answer.break_even_epsilon, answer.break_even_partners
+    first = "no ε up to 30 makes it pay" if epsilon is None else f"it pays from about ε = {epsilon:.2g}"
+    second = (
+        "no number of partners up to 128 does"
+        if partners is None
+        else f"from about {partners:,} partner{'s' * (partners > 1)} on"
+    )
+    return f"{first}, or {second}" if (epsilon is None) == (partners is None) else f"{first}; {second}"
+
+
+def join_json(answer: Answer) -> dict[str, Any]:
+    """What `coterie plan join --json` prints."""
+    return {
+        "predicted_gain": answer.gain,
+        "joint": {"excess_risk": answer.joint.predicted, "interval": [answer.joint.low, answer.joint.high]},
+        "alone": {"excess_risk": answer.owner.excess, "records": answer.owner.records, "private": False},
+        "break_even_epsilon": answer.break_even_epsilon,
+        "break_even_partners": answer.break_even_partners,
+        "over_epsilon": [asdict(point) for point in answer.over_epsilon],
+        "over_partners": [asdict(point) for point in answer.over_partners],
+        "settings": {"protocol": answer.plan.best.protocol, **answer.plan.best.settings},
+        "is_release": False,
+        "warning": "made of the owner's records: keep it; a decision made on it is visible and in no budget",
     }

@@ -12,7 +12,12 @@ from coterie.cli._progress import progress
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from coterie.experiments.prepare import Prepared
     from coterie.planning.constants import Constants
+    from coterie.planning.join import Answer
+    from coterie.planning.join import Point as JoinPoint
     from coterie.planning.public import Collaboration
     from coterie.planning.sweep import Point
 
@@ -183,3 +188,97 @@ def place(out: Path | None) -> None:
         raise InputError(f"out={str(out)!r}: must end in .png.")
     if not out.parent.is_dir():
         raise InputError(f"out={str(out)!r}: its folder does not exist. Create it first.")
+
+
+@app.command()
+def join(
+    owner: Annotated[str, typer.Option(help="Who asks: only this owner's rows are used.")],
+    data: Annotated[str, typer.Option(help="A data set's name, or a CSV, Parquet or NPZ file.")],
+    target: Annotated[str | None, typer.Option(help="Column of your file that is to be learnt.")] = None,
+    owner_column: Annotated[
+        str | None, typer.Option(help="Column of your file that says whose a row is.")
+    ] = None,
+    bounds: Annotated[str | None, typer.Option(help="File with the public ranges of your columns.")] = None,
+    features: Annotated[str | None, typer.Option(help="Cost-free feature maps, such as scale,ball.")] = None,
+    partners: Annotated[int, typer.Option(help="How many others would take part …")] = 5,
+    partner_records: Annotated[int, typer.Option(help="… with how many records each.")] = 1000,
+    epsilon: Annotated[float, typer.Option(help="Everyone's budget.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="δ of everyone's budget.")] = 1e-5,
+    topology: Annotated[str, typer.Option(help="ring, complete, exponential, …")] = "ring",
+    rounds_at_most: Annotated[
+        int, typer.Option(help="The deadline: each owner speaks once in a round.")
+    ] = 200,
+    out: Annotated[Path | None, typer.Option(help="Write the picture here (PNG).")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; default COTERIE_DATA.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Whether joining pays for one owner. Reads that owner's rows, here; the answer is not a release."""
+    with exits():
+        place(out)
+        from coterie.cli._plan_words import join_json, join_words
+        from coterie.experiments.experiment import Experiment
+        from coterie.experiments.prepare import prepare
+        from coterie.planning.join import ask, look
+        from coterie.planning.public import Collaboration
+
+        with progress() as tell:
+            tell("loading data", 0, 0)
+            chosen = Experiment(
+                data=data,
+                target=target,
+                owner_column=owner_column,
+                bounds=bounds,
+                features=features,
+                topology="complete",
+                delta=delta,
+                epsilon=(epsilon,),
+            )
+            x, y, classes = rows_of(prepare(chosen, data_dir), owner)
+            base = Collaboration(
+                sizes=(len(y),),
+                dimension=x.shape[1],
+                classes=classes,
+                epsilon=(epsilon,),
+                delta=delta,
+                topology=topology,
+            )
+            tell("planning", 0, 0)
+            answer = ask(look(x, y, classes), base, partners, partner_records, rounds_at_most)
+        if out is not None:
+            _join_picture(answer, owner, epsilon, partners, out)
+        if as_json:
+            return print_json({"owner": owner, **join_json(answer), "out": None if out is None else str(out)})
+        print(join_words(answer, owner, epsilon, partners, partner_records))
+        if out is not None:
+            print(f"written: {out}")
+
+
+def rows_of(prepared: Prepared, owner: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """The asking owner's features and targets, and how many classes there are; nobody else's rows are looked at."""
+    import numpy as np
+
+    names = prepared.partition.names
+    if owner not in names:
+        few = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        raise InputError(f"owner={owner!r}: unknown. Owners: {few}.")
+    at = names.index(owner)
+    size = prepared.task.sizes[at]
+    classes = 1 if prepared.table.task == "regression" else max(len(prepared.table.classes), 2)
+    return np.asarray(prepared.shards.x[at, :size]), np.asarray(prepared.shards.y[at, :size]), classes
+
+
+def _join_picture(answer: Answer, owner: str, epsilon: float, partners: int, out: Path) -> None:
+    import numpy as np
+
+    from coterie.reports.planning import Band, join_over
+
+    def band(points: tuple[JoinPoint, ...]) -> Band:
+        rows = np.array([(one.at, one.predicted, one.low, one.high) for one in points])
+        return Band(*rows.T)
+
+    title = f"{owner}: join {partners} partners, or stay alone?"
+    asked = (epsilon, float(partners))
+    figure = join_over(
+        band(answer.over_epsilon), band(answer.over_partners), answer.owner.excess, asked, title
+    )
+    figure.savefig(out)

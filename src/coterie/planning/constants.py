@@ -4,10 +4,12 @@ Three numbers stand for what nobody may look at: how the features' second moment
 loss at zero the optimum saves (`gap`), and how much of the curvature at zero is left near the optimum (`bend`). The
 optimum is taken as equally long in every direction, up to the penalty's pull. The defaults were chosen on the
 embedded census data, which is public; `scenarios` varies each of them, and the forecast's interval is what that does.
+Several classes: what stays uncertain at the optimum is taken as the same in nats as for the census data's two.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
@@ -16,10 +18,13 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.planning.dynamics import Quadratic
+from coterie.planning.public import problem_for
 from coterie.problems.problem import Problem
+from coterie.problems.reference import central_optimum, objective_value
 
 FIRST, DECAY = 0.6, 1.0  # the first direction's share of the second moment; the others fall like 1/j
-GAP, BEND = 0.45, 0.6
+GAP, BEND = 0.45, 0.6  # for two classes, and regressions
+MOST_SAVED = 0.95
 GROUPS = 48  # directions of nearly equal curvature are counted together
 _TYPICAL_TARGET = 0.5  # of a regression, scaled onto [-1, 1]
 
@@ -30,7 +35,10 @@ class Constants:
 
     spectrum: tuple[float, ...]  # eigenvalues of the features' second moment, descending
     from_rows: bool = False  # whether the spectrum was measured on declared public rows
-    gap: float = GAP
+    optimum: tuple[
+        float, ...
+    ] = ()  # mean square of the optimum along each of these directions; (): equally long
+    gap: float | None = None  # share of the loss at zero; None: assumed
     bend: float = BEND
 
 
@@ -45,8 +53,11 @@ def assumed(dimension: int, decay: float = DECAY) -> Constants:
     return Constants(spectrum=(FIRST if dimension > 1 else 1.0, *map(float, rest)))
 
 
-def from_public_rows(rows: np.ndarray) -> Constants:
+def from_public_rows(rows: np.ndarray, targets: np.ndarray | None = None, classes: int = 2) -> Constants:
     """The spectrum of rows that are declared public, as the model sees them: (rows, dimension), scaled and projected.
+
+    With their targets, also how much of the loss at zero can be saved, and in which directions: by the
+    optimum on these rows.
 
     Guarantee: none is needed, and none given: the rows are public. Owners' records must not be passed.
     """
@@ -55,17 +66,28 @@ def from_public_rows(rows: np.ndarray) -> Constants:
         raise InputError(
             f"public rows of shape {rows.shape}: must be a table of finite numbers, one row a record."
         )
-    values = np.linalg.eigvalsh(rows.T @ rows / len(rows))[::-1]
-    return Constants(spectrum=tuple(map(float, np.maximum(values, 0.0))), from_rows=True)
+    values, directions = np.linalg.eigh(rows.T @ rows / len(rows))
+    spectrum = tuple(map(float, np.maximum(values[::-1], 0.0)))
+    if targets is None:
+        return Constants(spectrum=spectrum, from_rows=True)
+    problem = problem_for(rows.shape[1], classes)
+    best = central_optimum(problem, rows, targets)
+    least, nothing = (objective_value(problem, at, rows, targets) for at in (best, np.zeros_like(best)))
+    along = np.mean(np.square(directions[:, ::-1].T @ best.astype(float)), axis=1)
+    return Constants(
+        spectrum=spectrum,
+        from_rows=True,
+        optimum=tuple(map(float, along)),
+        gap=float(np.clip(1 - least / nothing, 1 - MOST_SAVED, MOST_SAVED)),
+    )
 
 
-def scenarios(constants: Constants) -> tuple[Constants, ...]:
+def scenarios(problem: Problem, constants: Constants) -> tuple[Constants, ...]:
     """The constants, then what they might be instead: each varied on its own."""
+    gap, bend = gap_of(problem, constants), constants.bend
     found = [constants]
-    found += [replace(constants, gap=gap) for gap in (constants.gap * 0.6, min(constants.gap * 2.0, 0.95))]
-    found += [
-        replace(constants, bend=bend) for bend in (constants.bend * 0.6, min(constants.bend / 0.6, 1.0))
-    ]
+    found += [replace(constants, gap=other) for other in (gap * 0.6, min(gap * 2.0, MOST_SAVED))]
+    found += [replace(constants, bend=other) for other in (bend * 0.6, min(bend / 0.6, 1.0))]
     if not constants.from_rows:
         dimension = len(constants.spectrum)
         found += [
@@ -75,11 +97,21 @@ def scenarios(constants: Constants) -> tuple[Constants, ...]:
     return tuple(found)
 
 
+def gap_of(problem: Problem, constants: Constants) -> float:
+    """The share of the loss at zero that the optimum saves: given, or all but what two classes leave."""
+    if constants.gap is not None:
+        return constants.gap
+    if problem.loss.name != "softmax":
+        return GAP
+    return 1 - (1 - GAP) * math.log(2) / loss_at_zero(problem)
+
+
 def quadratic(problem: Problem, constants: Constants) -> Quadratic:
     """The stand-in for a linear model's mean loss and penalty.
 
     Curvature in the scores at zero: softmax over K classes bends by 1/K in K − 1 directions; logistic and squared
-    losses have their largest there. Optimum: of one length in all directions, shortened by the penalty as λ/(λ + μ).
+    losses have their largest there. Optimum: as on public rows, or of one length in all directions, shortened by the
+    penalty as λ/(λ + μ); either way so long that the gap is the stated one.
     """
     loss, strength = problem.loss, max(problem.penalty.strong_convexity, 0.0)
     if not (problem.model.is_linear and np.isfinite(loss.smoothness)):
@@ -88,12 +120,18 @@ def quadratic(problem: Problem, constants: Constants) -> Quadratic:
         )
     several = loss.name == "softmax"
     bend, outputs = (1 / loss.outputs, loss.outputs - 1) if several else (loss.smoothness, loss.outputs)
-    curvature, count = _grouped(constants.bend * bend * np.asarray(constants.spectrum), outputs)
-    optimum = curvature / np.maximum(curvature + strength, 1e-30)
-    one = Quadratic(curvature, count, optimum, strength)
-    return one._replace(
-        optimum=optimum * np.sqrt(constants.gap * loss_at_zero(problem) / max(one.gap, 1e-30))
+    curvature = constants.bend * bend * np.asarray(constants.spectrum)
+    square = (
+        np.asarray(constants.optimum)
+        if constants.optimum
+        else (curvature / np.maximum(curvature + strength, 1e-30)) ** 2
     )
+    groups = _groups(len(curvature))
+    one = Quadratic(
+        _means(curvature, groups), np.diff(groups) * float(outputs), np.sqrt(_means(square, groups)), strength
+    )
+    factor = gap_of(problem, constants) * loss_at_zero(problem) / max(one.gap, 1e-30)
+    return one._replace(optimum=one.optimum * np.sqrt(factor))
 
 
 def loss_at_zero(problem: Problem) -> float:
@@ -105,11 +143,12 @@ def loss_at_zero(problem: Problem) -> float:
     return float(problem.loss.value(jnp.zeros((1, problem.loss.outputs), jnp.float32), target)[0])
 
 
-def _grouped(values: np.ndarray, outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means of neighbouring eigenvalues and how many coordinates each stands for; the leading ones stay alone."""
-    if len(values) <= GROUPS:
-        return values, np.full(len(values), float(outputs))
-    edges = np.unique(np.geomspace(1, len(values) + 1, GROUPS + 1).astype(int)) - 1
-    starts, ends = edges[:-1], edges[1:]
-    means = np.array([values[start:end].mean() for start, end in zip(starts, ends)])
-    return means, (ends - starts) * float(outputs)
+def _groups(directions: int) -> np.ndarray:
+    """Where groups of neighbouring directions begin, and the end; the leading ones stay alone."""
+    if directions <= GROUPS:
+        return np.arange(directions + 1)
+    return np.unique(np.geomspace(1, directions + 1, GROUPS + 1).astype(int)) - 1
+
+
+def _means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    return np.add.reduceat(values, groups[:-1]) / np.diff(groups)

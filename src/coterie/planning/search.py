@@ -20,6 +20,7 @@ from coterie.protocols import Task, build
 AGREEMENT = 0.1  # gossip steps are as many as bring disagreement down to this in a round, as in `coterie run`
 USEFUL = 0.8  # of what knowing nothing costs: a forecast above it promises nothing
 _FEWEST = 5  # rounds
+OFF = 1.7  # how far the stand-in itself is taken to be off, either way: see docs/planning.md for what was measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Forecast:
     batch: int | None  # records of an owner in a release; None: all
     clip: float  # share of the gradient's bound
     predicted: float
-    low: float  # over what the problem's constants might be instead
+    low: float  # over what the problem's constants might be instead, and `OFF`
     high: float
     distance: float  # the parts of `predicted`
     noise: float
@@ -102,7 +103,7 @@ def forecast(
     task: Task, tried: list[Candidate], constants: Constants, disagreement: float
 ) -> Forecast | None:
     """The best of `tried`, every step size included; None where nothing was to be tried."""
-    worlds = [quadratic(task.problem, one) for one in scenarios(constants)]
+    worlds = [quadratic(task.problem, one) for one in scenarios(task.problem, constants)]
     paths: dict[int, list[Excess]] = {}
     best: tuple[float, Forecast] | None = None
     for one in tried:
@@ -130,8 +131,8 @@ def _forecast(one: Candidate, path: Excess, totals: list[np.ndarray], apart: flo
         batch=one.batch,
         clip=one.clip,
         predicted=float(totals[0][at]),
-        low=float(min(total[at] for total in totals)),
-        high=float(max(total[at] for total in totals)),
+        low=float(min(total[at] for total in totals)) / OFF,
+        high=float(max(total[at] for total in totals)) * OFF,
         distance=float(path.distance[at]),
         noise=noise,
         disagreement=apart * noise,

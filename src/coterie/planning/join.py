@@ -1,0 +1,147 @@
+"""Whether joining pays for one owner: its own model without privacy against the joint, private one.
+
+Reads the asking owner's records and nobody else's, on the owner's machine. The answer is not a release: it is exact,
+unprotected and for the owner's eyes. A decision made on it is visible to the others, and no budget counts that.
+
+On new records, a model of m records has an excess risk near c/m, whoever they belong to, if partners' records are like
+the owner's. The joint model has c over everyone's records, and on top what privacy costs by the forecast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.planning.candidates import candidates
+from coterie.planning.constants import Constants, from_public_rows
+from coterie.planning.public import Collaboration, problem_for
+from coterie.planning.search import AGREEMENT, Plan, forecast, plan
+from coterie.problems.problem import Problem
+from coterie.problems.reference import central_optimum, objective_value
+
+FOLDS = 5
+FEWEST = 20  # records below which held-out losses say nothing
+BUDGETS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+PARTNERS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """What an owner found out about itself. Made of private records: it must not leave the owner."""
+
+    records: int
+    classes: int
+    excess: float  # estimated excess risk on new records of its own model without privacy
+    constants: Constants
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The joint model's predicted excess risk on new records, with its interval."""
+
+    at: float
+    predicted: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Whether joining pays, and from where on."""
+
+    owner: Owner
+    plan: Plan
+    joint: Point  # at the number of partners asked for
+    over_epsilon: tuple[Point, ...]
+    over_partners: tuple[Point, ...]
+    break_even_epsilon: float | None  # None: at no ε that was tried; the smallest one tried where all pay
+    break_even_partners: int | None
+
+    @property
+    def gain(self) -> float:
+        """Excess risk saved by joining; below zero where staying alone is better."""
+        return self.owner.excess - self.joint.predicted
+
+
+def look(x: np.ndarray, y: np.ndarray, classes: int) -> Owner:
+    """What the owner's own records say: the excess risk of its own model, the spectrum, and how much can be learnt.
+
+    Over `FOLDS` folds of m records, held-out minus training loss is about 2c/m: half of it for fitting the training
+    rows too well, half for missing the optimum. So c/n is half of it, times m/n. Reads private records.
+    """
+    if len(y) < FEWEST:
+        raise InputError(f"owner: {len(y)} records; must be at least {FEWEST} to judge a model of its own.")
+    problem = problem_for(x.shape[1], classes)
+    fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
+    optimism = np.mean([_optimism(problem, x, y, fold == one) for one in range(FOLDS)])
+    return Owner(
+        records=len(y),
+        classes=classes,
+        excess=max(0.5 * float(optimism) * (FOLDS - 1) / FOLDS, 1e-9),
+        constants=from_public_rows(x, y, classes),  # private here: it stays with the owner
+    )
+
+
+def ask(
+    owner: Owner, base: Collaboration, partners: int, partner_records: int, rounds_at_most: int
+) -> Answer:
+    """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used."""
+    _check.count("partners", partners)
+    _check.count("partner_records", partner_records)
+    if len(base.epsilon) != 1:
+        raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
+
+    def case(many: int, epsilon: float) -> Collaboration:
+        return replace(base, sizes=(owner.records, *(partner_records,) * many), epsilon=(epsilon,))
+
+    best = plan(case(partners, base.epsilon[0]).task(), rounds_at_most, owner.constants)
+    rounds = (max(1, best.best.rounds // 2), best.best.rounds, min(2 * best.best.rounds, rounds_at_most))
+
+    def joint(at: float, many: int, epsilon: float) -> Point:
+        found = case(many, epsilon)
+        task = found.task()
+        one = forecast(task, candidates(task, best.best.protocol, rounds), owner.constants, AGREEMENT)
+        assert one is not None  # the same protocol and rounds as in the plan
+        sampled = owner.excess * owner.records / sum(found.sizes)
+        return Point(at=at, predicted=one.predicted + sampled, low=one.low + sampled, high=one.high + sampled)
+
+    over_epsilon = tuple(joint(epsilon, partners, epsilon) for epsilon in BUDGETS)
+    over_partners = tuple(joint(many, many, base.epsilon[0]) for many in PARTNERS)
+    needed = crossing(over_partners, owner.excess)
+    sampled = owner.excess * owner.records / (owner.records + partners * partner_records)
+    return Answer(
+        owner=owner,
+        plan=best,
+        joint=Point(
+            at=float(partners),
+            predicted=best.best.predicted + sampled,
+            low=best.best.low + sampled,
+            high=best.best.high + sampled,
+        ),
+        over_epsilon=over_epsilon,
+        over_partners=over_partners,
+        break_even_epsilon=crossing(over_epsilon, owner.excess),
+        break_even_partners=None if needed is None else int(np.ceil(needed - 1e-9)),
+    )
+
+
+def crossing(points: tuple[Point, ...], level: float) -> float | None:
+    """Where the falling curve comes below `level`, between two points on a straight line in logarithms."""
+    for before, after in zip((None, *points), points):
+        if after.predicted >= level:
+            continue
+        if before is None:
+            return after.at
+        part = np.log(before.predicted / level) / np.log(before.predicted / after.predicted)
+        return float(before.at * (after.at / before.at) ** part)
+    return None
+
+
+def _optimism(problem: Problem, x: np.ndarray, y: np.ndarray, held: np.ndarray) -> float:
+    params = central_optimum(problem, x[~held], y[~held])
+    return objective_value(problem, params, x[held], y[held]) - objective_value(
+        problem, params, x[~held], y[~held]
+    )
