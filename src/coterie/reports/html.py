@@ -64,7 +64,7 @@ def _about_oracles() -> Markup:
     meaning = (
         " values are computed from private records, for the researcher's eyes: no owner releases them, no "
     )
-    return tag("p", ORACLE, f"{meaning}guarantee covers them. All others are public or were released with noise.",
+    return tag("p", ORACLE, f"{meaning}guarantee covers them. All others are public, or follow from what owners released.",
                class_="soft")  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from coterie.reports.markup import number
+from coterie.reports.markup import many, number
 
 TRANSCRIPT = "public transcript"
 _RELATIONS = {
@@ -85,9 +85,7 @@ def _unit(facts: Facts) -> str:
 
 
 def _released(facts: Facts) -> str:
-    low, high = min(facts.releases), max(facts.releases)
-    times = f"{high:,}" if low == high else f"{low:,} to {high:,}"
-    times += " release" + "s" * (high != 1)
+    times = many(max(facts.releases), "release")
     norm = "1-norm" if facts.noise == "laplace" else "2-norm"
     noised = {"none": "without any noise"}.get(facts.noise, f"with {facts.noise.capitalize()} noise")
     more = " What else an owner tells is charged on top." if facts.extra else ""
@@ -100,7 +98,7 @@ def _released(facts: Facts) -> str:
 def _view(facts: Facts) -> str:
     if facts.view == TRANSCRIPT:
         return "public transcript: it sees every message of every owner, and knows all records but one."
-    return f"{facts.view}. It knows all records but one."
+    return f"{facts.view}. The adversary knows all records but one."
 
 
 def _accountant(facts: Facts) -> str:

@@ -64,7 +64,7 @@ font-weight:600;font-style:normal;white-space:nowrap;vertical-align:.12em}
 figure+table{margin-top:.9rem}
 table{border-collapse:collapse;width:100%;font-size:.95rem}
 th,td{text-align:left;vertical-align:top;padding:.4rem .7rem .4rem 0;border-top:1px solid var(--line)}
-thead th{border-top:0}
+thead th,thead td{border-top:0}
 th[scope=row]{font-weight:400;color:var(--soft)}
 .columns{table-layout:fixed}
 .columns thead td{width:6.5rem}

@@ -1,0 +1,104 @@
+"""`coterie report`: the page of a run's folder, made again from its files."""
+
+import json
+import shutil
+
+import pytest
+from cli_world import HOSPITALS, coterie
+
+
+@pytest.fixture
+def folder(ran, tmp_path):
+    return shutil.copytree(ran.out, tmp_path / "run")
+
+
+def test_a_run_writes_its_page(ran):
+    page = (ran.out / "report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert len(page) < 100_000
+    assert all(page.count(name) == 3 for name in HOSPITALS)  # in the budgets and in both pictures
+    for value in ("joint", "local_only", "central"):
+        assert f"{ran.json['metric'][value]:.4g}" in page
+
+
+def test_the_same_files_give_the_same_page(ran, folder):
+    (folder / "report.html").unlink()
+    done = coterie("report", folder)
+    assert (done.status, done.stdout) == (0, f"written: {folder / 'report.html'}\n")
+    assert (folder / "report.html").read_bytes() == (ran.out / "report.html").read_bytes()
+    assert {path.name for path in folder.iterdir()} == {path.name for path in ran.out.iterdir()}
+
+
+def test_an_audit_gets_onto_the_page(folder):
+    found = json.loads((folder / "result.json").read_text())
+    found["privacy"] |= {"audited_epsilon": 0.789, "audit": {"world": "a small one"}}
+    (folder / "result.json").write_text(json.dumps(found))
+    done = coterie("report", folder, "--json")
+    assert done.status == 0, done.stderr
+    assert done.json["report"] == str(folder / "report.html")
+    assert "ε ≥ 0.789" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["result.json", "trace.csv", "experiment.toml"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    before = (folder / "report.html").read_bytes()
+    done = coterie("report", folder)
+    assert done.status == 2
+    assert done.stderr.startswith("error: ")
+    assert name in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert (folder / "report.html").read_bytes() == before
+
+
+def test_what_is_no_folder_of_a_run(tmp_path):
+    for place in (tmp_path, tmp_path / "none"):
+        done = coterie("report", place)
+        assert (done.status, done.stdout) == (2, "")
+        assert "Give the folder of a run" in done.stderr
+
+
+def test_a_damaged_result_leaves_the_old_page(folder):
+    before = (folder / "report.html").read_bytes()
+    (folder / "result.json").write_text('{"owner_names": ["a"]}')
+    done = coterie("report", folder)
+    assert done.status == 2
+    assert done.stderr.count("\n") == 1
+    assert (folder / "report.html").read_bytes() == before
+
+
+def test_the_statement_is_in_the_result_and_on_the_page(ran):
+    sentences = ran.json["privacy"]["statement"]
+    items = [sentence.partition(": ")[0] for sentence in sentences]
+    assert items == [
+        "Guarantee",
+        "Unit of privacy",
+        "Adjacency",
+        "Released",
+        "Public without charge",
+        "Adversary's view",
+        "Accountant",
+        "δ against 1/n",
+        "Noise",
+        "Features",
+        "Test rows",
+        "Tuning",
+        "Scope",
+        "Trust",
+    ]
+    text = " ".join(sentences)
+    for part in ("ε ≤ 4, δ = 10⁻⁵", "replaced", "at most 5 releases", "all its records", "exact Gaussian"):
+        assert part in text
+    page = (ran.out / "report.html").read_text()
+    assert all(f"<dt>{item.replace(chr(39), '&#x27;')}</dt>" in page for item in items)
+
+
+def test_class_counts_are_an_oracles_and_add_up(ran):
+    partition = ran.json["partition"]
+    assert partition["oracle"] == ["counts"]
+    assert partition["classes"] == ["no", "yes"]
+    assert [sum(row) for row in partition["counts"]] == ran.json["sizes"]
+
+
+def test_no_checksum_of_private_records_is_written(ran):
+    assert ran.json["provenance"]["data_sha256"] is None
