@@ -62,10 +62,10 @@ def _section(title: str, content: object, kind: str | None = None) -> Markup:
 
 def _about_oracles() -> Markup:
     meaning = (
-        " values are computed from private records, for the researcher's eyes: no owner releases them, no "
+        " values are computed from private records, for the researcher's eyes: no owner releases them, no guarantee "
+        "covers them. All others are public, or follow from what owners released."
     )
-    return tag("p", ORACLE, f"{meaning}guarantee covers them. All others are public, or follow from what owners released.",
-               class_="soft")  # fmt: skip
+    return tag("p", ORACLE, meaning, class_="soft")
 
 
 def _curve(run: Run) -> Markup:
