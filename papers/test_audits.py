@@ -19,6 +19,7 @@ from coterie.program import Shards
 from coterie.protocols import PROTOCOLS
 
 DELTA, CONFIDENCE = 1e-5, 0.999
+SEED = 2_000_000_000  # no game here was seen while the attacks were designed
 MANY = 1_200_000  # at δ = 10⁻⁵ and ε = 1, half of which 700,000 games just show
 
 
@@ -30,7 +31,7 @@ def attacked(setting: Setting, delta: float, games: int) -> Audit:
         delta=delta,
         games=games,
         confidence=CONFIDENCE,
-        seed=1,
+        seed=SEED,
     )
     print(f"\n{found.claim}\n{found.certificate}\n{found.finding}  [{found.score}; {found.seconds:.0f} s]")
     return found
@@ -95,7 +96,7 @@ NEAR = slice(CANARY - 3, CANARY + 16)  # choices that a record of visit 28 can e
 def test_jin_2020_deep_q_choices_alone_refute_the_claim():
     """Neighbours whose choices differ; of the transcript only the choices are used, which the theorem leaves out."""
     setting, games = choosing(), 12_000
-    both = play_both(setting.program, setting.neighbours, setting.mixer, games // 2, 1, scores.features)
+    both = play_both(setting.program, setting.neighbours, setting.mixer, games // 2, SEED, scores.features)
     without, with_ = (one[:, NEAR, 0] for one in both)  # a message's first number is the choice
     taught = games // 6
     learnt = trained.fit(without[:taught], with_[:taught])
