@@ -45,20 +45,21 @@ def audit(
         folder = place if place is not None and place.is_dir() else None
         file = folder / "experiment.toml" if folder else place
         chosen = choose(file, context.params, epsilon, set_ or [])
-        from coterie.experiments import audits
+        from coterie.experiments import audits, output
 
         result = audits.read_result(folder) if folder else {}
         with progress() as tell:
             found = audits.audit_experiment(chosen, audits.Effort(games, confidence, records, dim), tell)
         if folder:
             audits.write_finding(folder, result, found)
+            output.rewrite_report(folder)
         if as_json:
             return print_json(
                 {"protocol": chosen.protocol, "calibration": chosen.calibration} | found.to_json()
             )
         print(_words(found, f"{chosen.protocol} ({chosen.calibration})"))
         if folder:
-            print(f"written: {folder / 'result.json'}")
+            print(f"written: {folder / 'result.json'} and report.html")
 
 
 def _words(found: Audited, name: str) -> str:
