@@ -52,14 +52,15 @@ def audit(
             found = audits.audit_experiment(chosen, audits.Effort(games, confidence, records, dim), tell)
         if folder:
             audits.write_finding(folder, result, found)
-            output.rewrite_report(folder)
+            if (folder / "report.html").exists():
+                output.rewrite_report(folder)
         if as_json:
             return print_json(
                 {"protocol": chosen.protocol, "calibration": chosen.calibration} | found.to_json()
             )
         print(_words(found, f"{chosen.protocol} ({chosen.calibration})"))
         if folder:
-            print(f"written: {folder / 'result.json'} and report.html")
+            print(f"written: {folder / 'result.json'}")
 
 
 def _words(found: Audited, name: str) -> str:
