@@ -7,7 +7,7 @@ from importlib import import_module
 from coterie import _check
 from coterie.experiments.reproductions.spec import Paper
 
-NAMES = ("liu_2022",)
+NAMES = ("jin_2020", "farokhi_2020", "adad2p_2023", "liu_2022", "kang_2021")
 
 
 def paper(name: str) -> Paper:

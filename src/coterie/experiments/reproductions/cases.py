@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from coterie.problems.losses import loss_for
 from coterie.problems.models import linear, two_layer
 from coterie.problems.partition import Partition, partition, to_shards
 from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.reference import central_optimum, objective_value
 from coterie.problems.table import Table
 from coterie.program import Shards
 from coterie.protocols import Task
@@ -42,6 +44,8 @@ class Case(NamedTuple):
     x_test: np.ndarray
     y_test: np.ndarray
     regression: bool
+    owner_rows: tuple[np.ndarray, ...]  # of x
+    optimum: Callable[[], float]  # oracle: the objective at its non-private minimum over x and y
     bound: float  # on one record's gradient; clipping enforces it
     curvature: float  # of squared loss: twice what public rows show; nan without them
 
@@ -49,14 +53,14 @@ class Case(NamedTuple):
 @lru_cache(maxsize=2)
 def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.ndarray, np.ndarray, float]:
     """A table, its rows and test rows after the features, and the features' norm."""
-    steps, low, surface, public, constant = words
+    steps, low, intercept, surface, public, constant = words
     table = load(name, data_dir)
     declared = None
     if public:
         declared = features.PublicRows(
             table.x_test[-public:], declared_by="the table: its test rows are public"
         )
-    options = features.FeatureOptions(low=low, surface=surface, public_rows=declared)
+    options = features.FeatureOptions(low=low, intercept=intercept, surface=surface, public_rows=declared)
     mapped = features.pipeline(steps, table, options)
     x, x_test = (mapped.apply(rows).reshape(len(rows), -1) for rows in (table.x, table.x_test))
     if constant:
@@ -68,11 +72,9 @@ def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.n
 @lru_cache(maxsize=2)
 def case(data: Data, data_dir: Path | None = None) -> Case:
     """Load, map, draw and divide."""
-    words = (data.features, data.low, data.surface, data.public, data.constant)
-    table, x, x_test, norm = _mapped(data.name, data_dir, words)
-    chosen = _rows(data, len(table.y))
-    x, y, y_test = x[chosen], table.y[chosen], table.y_test
-    parts = _partition(data, table, y)
+    table, x_test, norm, chosen, x, y = _records(data, data_dir)
+    y_test = table.y_test
+    parts = _partition(data, table, chosen)
     problem = _problem(data, table, x.shape[1])
     bound, curvature = gradient_bound(problem, norm), math.nan
     if data.public and table.task == "regression":
@@ -86,9 +88,32 @@ def case(data: Data, data_dir: Path | None = None) -> Case:
         x_test=x_test[: data.test],
         y_test=y_test[: data.test],
         regression=table.task == "regression",
+        owner_rows=parts.rows,
+        optimum=partial(_optimum, _same_records(data), data_dir),
         bound=bound if math.isfinite(bound) else 1.0,
         curvature=curvature,
     )
+
+
+def _records(data: Data, data_dir: Path | None) -> tuple:
+    """The table, its mapped test rows and features' norm; which rows are used, and those as features and targets."""
+    words = (data.features, data.low, data.intercept, data.surface, data.public, data.constant)
+    table, x, x_test, norm = _mapped(data.name, data_dir, words)
+    chosen = _rows(data, len(table.y))
+    return table, x_test, norm, chosen, x[chosen], table.y[chosen]
+
+
+def _same_records(data: Data) -> Data:
+    """Whoever owns them: partitions of the same records share one optimum."""
+    blocks = "blocks" if data.partition == "blocks" else ""
+    return replace(data, owners=0, test=None, partition=blocks, deal=data.deal if data.rows else 0)
+
+
+@lru_cache(maxsize=128)
+def _optimum(data: Data, data_dir: Path | None) -> float:
+    table, *_, x, y = _records(data, data_dir)
+    problem = _problem(data, table, x.shape[1])
+    return objective_value(problem, central_optimum(problem, x, y), x, y)
 
 
 def task(cell: Cell, case: Case) -> Task:
@@ -114,15 +139,15 @@ def _rows(data: Data, n: int) -> np.ndarray:
     return np.sort(np.random.default_rng(data.deal).choice(n, data.rows, replace=False))
 
 
-def _partition(data: Data, table: Table, y: np.ndarray) -> Partition:
+def _partition(data: Data, table: Table, chosen: np.ndarray) -> Partition:
     kind, _, number = data.partition.partition(":")
     names = tuple(str(owner) for owner in range(data.owners))
     if kind == "blocks":
-        return Partition(tuple(np.array_split(np.arange(len(y)), data.owners)), names)
+        return Partition(tuple(np.array_split(np.arange(len(chosen)), data.owners)), names)
     if kind == "drawn":
-        return Partition(_drawn(len(y), data.owners, int(number), data.deal), names)
-    drawn = replace(table, x=y, y=y, owner=None)  # a partition reads labels and their number alone
-    return partition(drawn, data.partition, data.owners, data.deal)
+        return Partition(_drawn(len(chosen), data.owners, int(number), data.deal), names)
+    y, owner = table.y[chosen], None if table.owner is None else table.owner[chosen]
+    return partition(replace(table, x=y, y=y, owner=owner), data.partition, data.owners, data.deal)
 
 
 def _drawn(n: int, owners: int, each: int, seed: int) -> tuple[np.ndarray, ...]:

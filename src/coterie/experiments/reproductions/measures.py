@@ -20,6 +20,11 @@ def _floats(result: dict[str, Any], name: str) -> np.ndarray:
     return np.array([float(value) for value in result[name]])
 
 
+def _benefit(result: dict[str, Any]) -> np.ndarray:
+    """How many owners' own non-private models fit everyone's records worse than the joint model."""
+    return np.sum(np.array(result["alone"]) > _floats(result, "objective")[:, None], axis=1).astype(float)
+
+
 MEASURES: dict[str, Measure] = {
     "accuracy": Measure("accuracy, %", lambda result: 100 * _floats(result, "metric"), ".2f"),
     "mse": Measure("mean squared error", lambda result: _floats(result, "metric"), ".4g"),
@@ -27,6 +32,7 @@ MEASURES: dict[str, Measure] = {
     "psi": Measure(
         "F(θ)/F(θ*) − 1", lambda result: _floats(result, "objective") / result["optimum"] - 1, ".2e"
     ),
+    "benefit": Measure("owners better off than alone without privacy", _benefit, ".1f"),
     "loss": Measure("training loss", lambda result: _floats(result, "objective"), ".3f"),
     "slope": Measure("‖∇F‖ of the mean model", lambda result: _floats(result, "slope"), ".3f"),
 }

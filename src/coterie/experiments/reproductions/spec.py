@@ -21,6 +21,7 @@ class Data:
     deal: int = 0  # seed of rows and partition
     features: str = "ball"
     low: float = -1.0  # where "scale" begins
+    intercept: float | None = 1.0  # that "ball" appends
     surface: bool = False  # "ball" scales short rows up, too
     public: int = (
         0  # how many test rows, the last ones, are declared public: pca and bounds are fitted on them
