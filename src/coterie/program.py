@@ -83,7 +83,8 @@ class Visits(NamedTuple):
     ask: Callable[[PyTree, Context], PyTree]  # (register, ctx) -> what the visitor is shown
     emit: Callable[[PyTree, PyTree, Batch, PyTree, Context], tuple[PyTree, PyTree]]
     # (private, query, batch, noise, ctx) -> message, private
-    settle: Callable[[PyTree, PyTree, Context], tuple[PyTree, PyTree]]  # (register, message, ctx) -> register, info
+    settle: Callable[[PyTree, PyTree, Context], tuple[PyTree, PyTree]]
+    # (register, message, ctx) -> register, info
     model: Callable[[PyTree], PyTree]  # (register) -> params
 
 
@@ -94,9 +95,9 @@ class Program(NamedTuple):
     plan: ReleasePlan
     numbers: PyTree  # (owners, ...) arrays, traced: no number that depends on a seed or budget is compiled in
     params: PyTree  # the starting point, public
-    schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public and data-independent
+    schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public
     claim: Claim  # what the paper's theorem says of these settings
-    aggregate: np.ndarray | None = None  # (owners,) messages meet in one weighted sum instead of over a topology
+    aggregate: np.ndarray | None = None  # (owners,) weights of one sum that replaces the topology
 
 
 class Trace(NamedTuple):

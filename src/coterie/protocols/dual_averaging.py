@@ -195,8 +195,10 @@ def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
     rounds cost only messages. They are worth sending until noise, not the steps' stability, decides γ: four times
     above stability, T² √(V/3) / R = 4 · 2 · smoothness, where V is the variance of a single release.
     """
-    if variant != "accelerated" or settings.rate is not None:
+    if settings.rate is not None:  # sampled rounds are not free: their noise grows faster than √T
         return ROUNDS
+    if variant != "accelerated":  # a kink: plain subgradient steps, whose own error falls as 1/√T
+        return 10 * ROUNDS
     smoothness, _ = _curvature(task)
     single = math.sqrt(_variance(task, _calibrated_plan(task, settings, 1), settings) / 3) / settings.radius
     return int(np.clip(math.sqrt(8 * smoothness / single), ROUNDS // 2, 4 * ROUNDS))

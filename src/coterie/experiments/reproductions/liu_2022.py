@@ -102,7 +102,7 @@ PAPER = Paper(
         "Rows are projected into the unit ball with an intercept, so L = 1. The certified default is the tool's own: "
         "all records in each round, noise for the stated (ε, 0.01), settings that no data set here was used for.",
         "The row of 1,000 rounds is not such a choice: it was added after the default, 100 rounds, was seen on a9a's "
-        "test rows to be still improving at its end and below the published run's accuracy at ε = 1. It is the only other "
-        "number of rounds that was run, and no hold-out figure. More rounds of all records cost messages, not privacy.",
+        "test rows to be still improving at its end and below the published run's accuracy at ε = 1. It is the only "
+        "other number of rounds that was run, and no hold-out figure. More rounds of all records cost messages only.",
     ),
 )
