@@ -133,7 +133,7 @@ PAPER = Paper(
         "As published: T = 100 and a step from public constants, as the paper's were cross-validated on private data "
         "and not printed; c makes the claim exact for one trusted server; no noise on the weights (sizes are public).",
         "Certified: the clip norm 1/2 and the radius were compared on the census and Bank sets, and Adult's test rows "
-        "were seen on the way (`papers/test_targets_kang.py`): certified rows on Bank and Adult are no hold-out figures.",
+        "were seen on the way (`papers/test_targets_kang.py`): these certified rows are no hold-out figures.",
         "Gradients of the squared loss are clipped at 1, as it has no Lipschitz constant. δ = 10⁻⁵ throughout.",
     ),
 )
