@@ -8,7 +8,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    kept = {key: value for key, value in os.environ.items() if key not in ("COTERIE_DATA", "MAKEFLAGS")}
+    ours = ("COTERIE_DATA", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")  # these tests may themselves run under make
+    kept = {key: value for key, value in os.environ.items() if key not in ours}
     return subprocess.run(
         ["make", *arguments], cwd=ROOT, env=kept | environment, capture_output=True, text=True, check=False
     )
