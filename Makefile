@@ -38,7 +38,7 @@ bench: install
 	$(BIN)/python -m benchmarks
 
 lock: install
-	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-emit-options --no-header --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf .venv runs
