@@ -30,10 +30,11 @@ from coterie.accounting import Claim
 from coterie.mechanisms import FixedSize, ReleasePlan
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
 from coterie.topologies import check_gossip
 
 Variant: TypeAlias = Literal["liu", "duchi", "accelerated"]
+SOURCE = "Liu, Johansson & Shi 2022, Theorem 1"
 EPOCHS = 3  # the paper's experiments
 GAMMA = 20.0
 ROUNDS = 100
@@ -257,7 +258,7 @@ def _share_of_bound(task: Task, settings: Settings) -> float:
 def _claim(task: Task, plan: ReleasePlan) -> Claim:
     """Theorem 1 solved for ε, with the noise that is really added to the mean gradient."""
     if plan.noise == "none":
-        return _stated(task, None, "no noise: the theorem does not speak of it")
+        return stated(task, None, SOURCE, "no noise: the theorem does not speak of it")
     # The theorem divides by the smallest owner's q; where owners' noises differ, each is read with its own.
     sampled = isinstance(plan.sampler, FixedSize)
     factor = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta))
@@ -266,16 +267,4 @@ def _claim(task: Task, plan: ReleasePlan) -> Claim:
         for z, size in zip(plan.noise_multiplier, plan.sizes)
     )
     covered = epsilon <= 1 and task.delta <= 1 / 3
-    return _stated(task, epsilon, "" if covered else "outside the theorem's range ε ≤ 1, δ ≤ 1/3")
-
-
-def _stated(task: Task, epsilon: float | None, note: str) -> Claim:
-    return Claim(
-        epsilon=epsilon,
-        delta=task.delta,
-        relation="replace_one",
-        unit="record",
-        view="public transcript",
-        source="Liu, Johansson & Shi 2022, Theorem 1",
-        note=note,
-    )
+    return stated(task, epsilon, SOURCE, "" if covered else "outside the theorem's range ε ≤ 1, δ ≤ 1/3")

@@ -38,7 +38,7 @@ from coterie.mechanisms import FixedSize, ReleasePlan
 from coterie.mechanisms.clipping import Clipped
 from coterie.problems.problem import Problem, clipped
 from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
 from coterie.topologies import check_push_sum
 
 Policy: TypeAlias = Literal["none", "constant", "clipped", "adaptive", "tracked"]
@@ -322,12 +322,4 @@ def _claim(task: Task, plan: ReleasePlan, policy: Policy) -> Claim:
             f"ε = c₂ × {factor:.3g} for one record a step, with c₂ unspecified, "
             f"and for ε < c₁ × {rounds / size**2:.2g} only, with c₁ unspecified"
         )
-    return Claim(
-        epsilon=None,
-        delta=task.delta,
-        relation="replace_one",
-        unit="record",
-        view="public transcript",
-        source="AdaD²P, Proposition 2",
-        note=note,
-    )
+    return stated(task, None, "AdaD²P, Proposition 2", note)

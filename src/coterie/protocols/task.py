@@ -12,6 +12,7 @@ import numpy as np
 
 from coterie import _check, accounting
 from coterie._types import PyTree
+from coterie.accounting import Claim
 from coterie.errors import InputError
 from coterie.mechanisms import FullBatch, Poisson, ReleasePlan
 from coterie.problems.problem import Problem
@@ -69,6 +70,19 @@ def per_owner(owners: int, numbers: PyTree) -> PyTree:
         return jnp.asarray(np.full(owners, leaf) if leaf.ndim == 0 else leaf)
 
     return jax.tree.map(rows, numbers)
+
+
+def stated(task: Task, epsilon: float | None, source: str, note: str) -> Claim:
+    """What a paper's theorem says of everything that owners send, one record replaced; None: it says nothing."""
+    return Claim(
+        epsilon=epsilon,
+        delta=task.delta,
+        relation="replace_one",
+        unit="record",
+        view="public transcript",
+        source=source,
+        note=note,
+    )
 
 
 def sampler_for(task: Task, rate: float | None) -> FullBatch | Poisson:

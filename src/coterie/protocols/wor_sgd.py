@@ -34,7 +34,7 @@ from coterie.mechanisms import OnePass, ReleasePlan
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, stated
 
 BATCH = 50  # the paper's experiments
 STEP = 0.1
@@ -273,15 +273,7 @@ def claim(task: Task, plan: ReleasePlan, source: str, note: str = "", passes: in
             notes.append("outside the theorem's range ε < 1")
         if models_in(task.problem) > 1:
             notes.append(f"for one of {models_in(task.problem)} binary models that are all released")
-    return Claim(
-        epsilon=epsilon,
-        delta=task.delta,
-        relation="replace_one",
-        unit="record",
-        view="public transcript",
-        source=source,
-        note="; ".join(notes),
-    )
+    return stated(task, epsilon, source, "; ".join(notes))
 
 
 def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
