@@ -29,7 +29,7 @@ check: install
 	$(BIN)/lint-imports
 
 papers: data-folder install
-	$(BIN)/python -m pytest papers
+	$(BIN)/python -m pytest papers -rP
 
 data-folder:
 	@test -d "$$COTERIE_DATA" || { echo "make papers: COTERIE_DATA='$$COTERIE_DATA' is not a folder. Set it to the folder that holds the data sets (see docs/data.md)." >&2; exit 2; }
