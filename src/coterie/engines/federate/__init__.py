@@ -1,0 +1,16 @@
+"""The real thing: every owner a process of its own, next to its own records and ledger, among peers it need not trust.
+
+machine.py     what a party's side is: a state machine without clock, socket or thread
+rounds.py      an owner of a protocol of rounds, among its neighbours
+hub.py         the aggregator of a protocol whose messages meet in one sum, and an owner that talks to it
+walk.py        a model handed from owner to owner
+learner.py     a learner that owners visit by their own clocks, and such an owner
+side.py        the owner's program on its own records: the only code here that sees them
+randomness.py  privacy noise from cryptographic sources
+wire.py        what travels: typed, versioned, bounded, checked before anything is computed
+journal.py     what a party remembers over a restart, beside its ledger
+memory.py      peers in one process under a virtual clock, with faults injected
+zenoh.py       peers over Eclipse Zenoh with mutual TLS
+trust.py       certificates and who may write what
+drive.py       runs a state machine on a transport and the wall clock
+"""
