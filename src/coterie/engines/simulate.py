@@ -33,12 +33,14 @@ class Static(NamedTuple):
     noise: NoiseSpec
     mix: Callable | None
     watch: Callable | None  # (seen, shards, aside) -> what to keep of a step
+    axis: str | None = None  # the mesh axis that owners are spread over; None: all of them are here
 
 
 class World(NamedTuple):
     """Every number a run depends on: arguments of the compiled program, never part of it."""
 
     shards: Shards
+    first: Array  # () int32, the number of the first owner whose records are here
     size: Array  # (owners,) float32
     noise_scale: Array  # (owners,) float32
     numbers: PyTree
@@ -158,6 +160,7 @@ def build_world(program: Program, shards: Shards, mixer: Mixer | None, seed: int
     """Gather every number of the run."""
     return World(
         shards=shards,
+        first=jnp.int32(0),
         size=jnp.asarray(program.plan.sizes, jnp.float32),
         noise_scale=jnp.asarray(program.plan.noise_scale),
         numbers=program.numbers,
@@ -200,11 +203,15 @@ def _block_length(static: Static, shards: Shards, every: int, visits: bool, game
 
 @partial(jax.jit, static_argnums=0)
 def _start(static: Static, world: World, params: PyTree) -> PyTree:
-    context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
-    states = _over_owners(static.functions.init, (None, 0))(params, context)
+    states = _states(static, world, params)
     if isinstance(static.functions, Rounds):
         return states
     return static.functions.open(params, world.numbers), states
+
+
+def _states(static: Static, world: World, params: PyTree) -> PyTree:
+    context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
+    return _over_owners(static.functions.init, (None, 0))(params, context)
 
 
 def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick) -> tuple:
@@ -245,32 +252,56 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
         rows = world.shards.x.shape[1]
         key = partial(_folded, owner=tick.owner, step=tick.step)
         noise = noises.unit_noise(static.noise, key(world.noise_keys))
-        count = world.shards.counts[tick.owner]
+        here, _ = _whereabouts(static, world, tick.owner)
+        count = world.shards.counts[here]
         sample = static.sampler.draw(key(world.sampling_keys), rows, count, tick.turn)
-        batch = None if sample is None else _pick_from(world.shards, tick.owner, sample)
+        batch = None if sample is None else _pick_from(world.shards, here, sample)
         return noise, batch, key(world.coin_keys)
 
     def step(carry: tuple, given: tuple) -> tuple:
         register, everyones = carry
         tick, (noise, batch, coins) = given
+        here, mine = _whereabouts(static, world, tick.owner)
         at = partial(jax.tree.map, lambda leaf: leaf[tick.owner])
         size, scale, numbers = at((world.size, world.noise_scale, world.numbers))
         context = Context(tick.owner, tick.step, tick.turn, size, scale, numbers, coins)
-        private = at(everyones)
+        private, own = jax.tree.map(lambda leaf: leaf[here], (everyones, world.shards))
         query = functions.ask(register, context)
-        records = _masked(at(world.shards)) if batch is None else batch
-        message, kept = functions.emit(private, query, records, noise, context)
-        # An owner that has made all its releases says nothing: its message is blanked before anyone sees it.
-        message = jax.tree.map(lambda leaf: jnp.where(tick.live, leaf, jnp.zeros_like(leaf)), message)
+        records = _masked(own) if batch is None else batch
+        message, kept = _spoken(static, tick.live & mine, private, query, records, noise, context)
         settled, info = functions.settle(register, message, context)
-        hold = partial(jax.tree.map, partial(jnp.where, tick.live))
-        everyones = jax.tree.map(
-            lambda all_, new: all_.at[tick.owner].set(new), everyones, hold(kept, private)
-        )
-        seen = Seen(query, message, context, tick.live)
-        return (hold(settled, register), everyones), (info, _kept(static, world, seen))
+        everyones = jax.tree.map(lambda all_, new: all_.at[here].set(new), everyones, kept)
+        register = jax.tree.map(partial(jnp.where, tick.live), settled, register)
+        return (register, everyones), (info, _kept(static, world, Seen(query, message, context, tick.live)))
 
     return _in_blocks(step, draw, carry, ticks, block)
+
+
+def _whereabouts(static: Static, world: World, owner: Array) -> tuple[Array, Array | bool]:
+    """The owner's row among the records here, and whether it has one: where owners are spread, some are elsewhere."""
+    if static.axis is None:
+        return owner, True
+    here, rows = owner - world.first, world.shards.counts.shape[0]
+    return jnp.clip(here, 0, rows - 1), (here >= 0) & (here < rows)
+
+
+def _spoken(static: Static, speaks: Array, private: PyTree, *given: PyTree) -> tuple[PyTree, PyTree]:
+    """What everyone hears of the visitor, and what it keeps: nothing, unless it speaks.
+
+    An owner that has made all its releases says nothing: its message is blanked before anyone sees it. Where
+    owners are spread, only the visitor's own device computes; the others add zeros to what it says.
+    """
+
+    def emit() -> tuple[PyTree, PyTree]:
+        return static.functions.emit(private, *given)  # type: ignore[call-arg]
+
+    if static.axis is None:
+        message, kept = emit()
+        message = jax.tree.map(lambda leaf: jnp.where(speaks, leaf, jnp.zeros_like(leaf)), message)
+        return message, jax.tree.map(partial(jnp.where, speaks), kept, private)
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(emit)[0])
+    message, kept = jax.lax.cond(speaks, emit, lambda: (blank, private))
+    return jax.lax.psum(message, static.axis), kept
 
 
 _advance_rounds = partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)(_rounds)
@@ -321,7 +352,7 @@ _OWNER_AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numb
 
 def _context(world: World, step: Array, turn: Array, keys: Array) -> Context:
     """All owners' contexts of one round, to be mapped over by `_OWNER_AXES`."""
-    owner = jnp.arange(len(world.size), dtype=jnp.int32)
+    owner = world.first + jnp.arange(len(world.size), dtype=jnp.int32)
     return Context(owner, step, turn, world.size, world.noise_scale, world.numbers, keys)
 
 
