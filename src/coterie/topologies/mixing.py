@@ -58,7 +58,7 @@ def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True) ->
     [1.0, 1.0, 0.0, 1.0]
     """
     _check.count("gossip_steps", gossip_steps)
-    if _is_average(topology):
+    if is_average(topology):
         return aggregate(np.full(topology.owners, 1.0 / topology.owners))
     kernel, arrays = _kernel(topology)
     if accelerate and gossip.accelerates(topology, gossip_steps):
@@ -127,7 +127,7 @@ def _single(edges: Edges) -> np.ndarray:
     return weights
 
 
-def _is_average(topology: Topology) -> bool:
+def is_average(topology: Topology) -> bool:
     """Whether every step is exactly W = 11ᵀ/n (the complete graph): rank one, no edge list needed."""
     n = topology.owners
     return all(
