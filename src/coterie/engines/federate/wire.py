@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgpack
 import numpy as np
@@ -58,9 +58,8 @@ class Refused(Exception):
 
 def encode(message: Message, agreement: bytes) -> bytes:
     """The frame of a message."""
-    return msgpack.packb(
-        [VERSION, int(message.kind), agreement[:TAG], message.step, message.sub, message.body]
-    )
+    fields = [VERSION, int(message.kind), agreement[:TAG], message.step, message.sub, message.body]
+    return cast("bytes", msgpack.packb(fields))
 
 
 def decode(frame: bytes, agreement: bytes, longest: int) -> Message:
@@ -136,7 +135,7 @@ def unpack(body: bytes, like: Layout) -> PyTree:
 
 def _finite(leaves: Sequence[np.ndarray]) -> None:
     for leaf in leaves:
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+        if leaf.dtype.kind not in "biu" and not np.isfinite(leaf).all():
             raise Refused("not finite")
 
 
