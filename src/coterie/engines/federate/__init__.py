@@ -12,5 +12,6 @@ journal.py     what a party remembers over a restart, beside its ledger
 memory.py      peers in one process under a virtual clock, with faults injected
 zenoh.py       peers over Eclipse Zenoh with mutual TLS
 trust.py       certificates and who may write what
+inbox.py       what has arrived, bounded for each sender and fair among them
 drive.py       runs a state machine on a transport and the wall clock
 """
