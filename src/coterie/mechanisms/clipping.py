@@ -103,6 +103,17 @@ def clip_per_record(
     return Clipped(total, norms.reshape(-1)[: batch.mask.shape[0]])
 
 
+def clip_whole(gradient: PyTree, clip_norm: Array | float, order: Order = 2) -> Clipped:
+    """clip(gradient) of a whole batch, as if it were one record's; `norms` has its one norm.
+
+    Guarantee: the result's norm is at most `clip_norm`, so replacing any records of the batch moves it by at most
+    2 `clip_norm`. Adding or removing one does too: for batches of a fixed, public size only.
+    """
+    norms = _tree_norm(jax.tree.map(lambda leaf: leaf[None], gradient), order)
+    factor = _factor(norms, jnp.ones(1, jnp.float32), clip_norm)[0]
+    return Clipped(jax.tree.map(lambda leaf: jnp.where(factor > 0, factor * leaf, 0.0), gradient), norms)
+
+
 def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
     """What a record is multiplied with: min(1, clip_norm / norm), and zero where the norm is no number."""
     factor = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, _TINY))
@@ -134,8 +145,9 @@ def _joined(norms: list[Array], order: Order) -> Array:
 
 
 def _tree_norm(gradients: PyTree, order: Order) -> Array:
-    flat = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
-    return _row_norm(jnp.concatenate(flat, axis=1), order)
+    """Array by array: all of them side by side would be a second copy of the gradients."""
+    rows = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
+    return _joined([_row_norm(leaf, order) for leaf in rows], order)
 
 
 def _weighted_sum(factor: Array, leaf: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.clipping import Clipped, Order, clip_outer, clip_per_record
+from coterie.mechanisms.clipping import Clipped, Order, clip_outer, clip_per_record, clip_whole
 from coterie.problems.losses import Loss
 from coterie.problems.models import Model
 from coterie.problems.penalties import Penalty
@@ -61,6 +61,20 @@ def clipped_sum(
 ) -> PyTree:
     """The sum of `clipped` alone, with its guarantee."""
     return clipped(problem, params, batch, clip_norm, order, microbatch).total
+
+
+def clipped_mean(problem: Problem, params: PyTree, batch: Batch, clip_norm: Array | float) -> Clipped:
+    """clip(mean over the batch of the gradient of the record's loss): one backward pass, clipped as a whole.
+
+    Guarantee: replacing one record, or all, moves it by at most 2 `clip_norm`; the mean is over the batch's public
+    length. A record's share of it is not bounded by anything smaller, whatever the batch: see `clip_whole`.
+    """
+
+    def mean_loss(params: PyTree) -> Array:
+        losses = problem.loss.value(problem.model.scores(params, batch.x), batch.y)
+        return jnp.mean(jnp.where(batch.mask > 0, losses, 0.0))
+
+    return clip_whole(jax.grad(mean_loss)(params), clip_norm)
 
 
 def gradient_bound(problem: Problem, feature_norm: float) -> float:

@@ -14,9 +14,11 @@ Policies, by what scales the noise:
               noisy counts (Andrew et al. 2021) that are released, and charged, beside the gradients
 
 Departures. As published (`calibration="paper"`), one random record a step and σ given directly: the paper's
-σ = c₂ √(K ln(1/δ)) / (J ε) leaves c₂ open. By default (`"certified"`, tracked), all records in each round, σ
-calibrated to the owner's budget, owners weigh in proportion to their public sizes, the model is a running
-average of z_i. ln C_t is one more coordinate of the push-sum: owners agree on it as they do on the model.
+σ = c₂ √(K ln(1/δ)) / (J ε) leaves c₂ open. Its experiments' batch is unpublished; with `batch` > 1 a step takes the
+mean gradient of that many records in place of one record's, and G, C and ‖g‖ speak of that mean. By default
+(`"certified"`, tracked), all records in each round, σ calibrated to the owner's budget, owners weigh in proportion to
+their public sizes, the model is a running average of z_i. ln C_t is one more coordinate of the push-sum: owners agree
+on it as they do on the model.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from coterie.accounting import Claim
 from coterie.errors import InputError
 from coterie.mechanisms import FixedSize, ReleasePlan
 from coterie.mechanisms.clipping import Clipped
-from coterie.problems.problem import Problem, clipped
+from coterie.problems.problem import Problem, clipped, clipped_mean
 from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
 from coterie.topologies import check_push_sum
@@ -63,6 +65,7 @@ class Settings:
     rounds: int | None = None
     step: float | None = None  # γ
     rate: float | None = None  # certified: Poisson sampling rate; None: all records in each round
+    batch: int = 1  # paper: records a step; the algorithm says one
     sigma: float = 0.05  # paper: noise scale, relative to ‖g‖, G or C
     gradient_bound: float = 3.5  # paper, constant: G as published for MNIST
     quantile: float = 0.8  # tracked: part of the records that C_t leaves unclipped
@@ -132,7 +135,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     if calibration == "noiseless":
         plan = replace(plan, noise="none", flaw="")
     return Program(
-        functions=_functions(task.problem, policy),
+        functions=functions(task.problem, policy, together=settings.batch > 1 and not tuned),
         plan=plan,
         numbers=_numbers(task, settings, plan, policy),
         params=task.params,
@@ -142,8 +145,12 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
 
 @lru_cache(maxsize=64)
-def _functions(problem: Problem, policy: Policy) -> Rounds:
-    """Cached, so that equal settings are the same functions and compile once."""
+def functions(problem: Problem, policy: Policy, together: bool = False) -> Rounds:
+    """What an owner does; `together`: a batch's mean gradient is clipped as one record's would be.
+
+    Cached, so that equal settings are the same functions and compile once.
+    """
+    summed = clipped_mean if together else clipped
     tracked = policy == "tracked"
 
     def threshold(log_threshold: PyTree, w: Array, numbers: Numbers) -> Array:
@@ -151,13 +158,13 @@ def _functions(problem: Problem, policy: Policy) -> Rounds:
             return jnp.exp(log_threshold / w)
         return numbers.clip_norm if policy == "clipped" else jnp.full_like(numbers.clip_norm, jnp.inf)
 
-    def noise_unit(clip: Array, found: Clipped, mask: Array, numbers: Numbers) -> Array:
+    def noise_unit(clip: Array, found: Clipped, numbers: Numbers) -> Array:
         """What the noise multiplier is relative to, for the sum of gradients."""
         if policy == "tracked":
             return clip / jnp.sqrt(1.0 - numbers.count_share)
         if policy == "clipped":
             return clip
-        return numbers.bound if policy == "constant" else jnp.sum(found.norms * mask)  # the one record's
+        return numbers.bound if policy == "constant" else jnp.sum(found.norms)  # of the one gradient
 
     def init(params: PyTree, ctx: Context) -> State:
         start = jnp.log(ctx.numbers.clip_norm) if tracked else ()
@@ -167,12 +174,13 @@ def _functions(problem: Problem, policy: Policy) -> Rounds:
         # Sensitivity, tracked: in units of noise / the plan's multiplier, a record contributes the pair
         # (√(1−s) clip(g)/C_t, √s (2b − 1)) with b = [‖g‖ ≤ C_t], s = count_share: norm ≤ √((1−s) + s) = 1. So
         # the pair of sums moves by ≤ 1 when it is added and by ≤ 2 when it is replaced: one Gaussian release.
-        # Clipped: clip(g)/C alone, by the same argument. The noise is added before the public weight.
+        # Clipped: clip(g)/C alone, by the same argument; together: ‖clip(ḡ)/C‖ ≤ 1, so ≤ 2 when a record of the
+        # batch is replaced. The noise is added before the public weight.
         public, numbers = state.public, ctx.numbers
         z = _debiased(public.x, public.w)
         clip = threshold(public.log_threshold, public.w, numbers)
-        found = clipped(problem, z, batch, clip)
-        scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(clip, found, batch.mask, numbers)
+        found = summed(problem, z, batch, clip)
+        scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(clip, found, numbers)
         x = jax.tree.map(
             lambda x, g, unit, h: x - numbers.step * (numbers.weight * (g + scale * unit) + h),
             public.x,
@@ -218,21 +226,22 @@ def _policy(settings: Settings, calibration: Calibration) -> Policy:
 
 
 def _published(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
-    """One record a step; contributions and noise in units of ‖g‖, G or C."""
+    """One record a step, or a batch that counts as one; contributions and noise in units of ‖g‖, G or C."""
+    batch = _check.count("batch", settings.batch)
     rounds = _check.count("rounds", ROUNDS if settings.rounds is None else settings.rounds)
     return ReleasePlan(
-        sampler=FixedSize(1),
+        sampler=FixedSize(batch),
         clip_norm=1.0,
         noise="none" if policy == "none" else "gaussian",
         noise_multiplier=(_check.positive("sigma", settings.sigma),) * task.owners,
         releases=(rounds,) * task.owners,
         sizes=task.sizes,
         noise_like=Noise(params_like(task.params), ()),
-        flaw=_flaw(policy, min(task.sizes), rounds),
+        flaw=_flaw(policy, batch / min(task.sizes), rounds),
     )
 
 
-def _flaw(policy: Policy, size: int, rounds: int) -> str:
+def _flaw(policy: Policy, rate: float, rounds: int) -> str:
     if policy == "constant":
         return (
             "G is the largest gradient norm of non-private runs on the same records, released uncharged, "
@@ -240,10 +249,10 @@ def _flaw(policy: Policy, size: int, rounds: int) -> str:
         )
     if policy == "adaptive":
         # A record with gradient zero gets no noise at all; its neighbour shows as soon as it is drawn once.
-        drawn = 1 - (1 - 1 / size) ** rounds
+        drawn = 1 - (1 - rate) ** rounds
         return (
             "the noise's scale is the norm of the private gradient itself: neighbours are told apart by the "
-            f"variance alone, with no finite ε for any δ < 1 − (1 − 1/J)^K = {drawn:.2g}"
+            f"variance alone, with no finite ε for any δ < 1 − (1 − {rate:.2g})^K = {drawn:.2g}"
         )
     return ""
 
@@ -267,7 +276,8 @@ def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
 def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:
     tuned = not isinstance(plan.sampler, FixedSize)
     share = np.array(task.sizes) / np.mean(task.sizes) if tuned else np.ones(task.owners)
-    weight = share / np.array([plan.sampler.expected(size) for size in task.sizes])
+    counts = np.array([plan.sampler.expected(size) for size in task.sizes])
+    weight = share / counts if tuned else share  # as published: one record's gradient, or a batch's mean
     spent = _check.probability("count_share", settings.count_share) if policy == "tracked" else 0.0
     # Noise of the owners' mean gradient, a coordinate, in units of the threshold.
     noise = 0.0 if plan.noise == "none" else float(np.linalg.norm(weight * plan.noise_scale)) / task.owners
