@@ -73,6 +73,8 @@ class Rounds(NamedTuple):
     absorb: Callable[[PyTree, PyTree, PyTree, Context], tuple[PyTree, PyTree]]
     # (public, own message, mixed messages, ctx) -> public, info
     model: Callable[[PyTree], PyTree]  # (public) -> params
+    idle: Callable[[PyTree, Context], PyTree] | None = None
+    # (public, ctx) -> what an owner that releases no more passes on: public values alone; None: it stays silent
 
 
 class Visits(NamedTuple):
@@ -98,6 +100,7 @@ class Program(NamedTuple):
     schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public
     claim: Claim  # what the paper's theorem says of these settings
     aggregate: np.ndarray | None = None  # (owners,) weights of one sum that replaces the topology
+    debiased: bool = False  # Rounds: messages carry their own weight, so that a share may arrive late
 
 
 class Trace(NamedTuple):

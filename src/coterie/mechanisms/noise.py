@@ -13,6 +13,10 @@ import jax.numpy as jnp
 from coterie._types import Array, PyTree
 from coterie.mechanisms.plan import NoiseKind, ReleasePlan
 
+# A real owner's unit noise comes as whole numbers, this many to one unit: `noised` adds them without rounding.
+LATTICE = 2.0**16
+_FAR = 2.0**30  # cells; with the noise on top a sum stays within int32
+
 # One root key gives three independent streams, so that adding a coin flip never changes the noise.
 NOISE, SAMPLING, COINS = 0, 1, 2
 
@@ -53,11 +57,48 @@ def unit_noise(noise: NoiseSpec, key: Array) -> PyTree:
         flat = jax.random.laplace(key, (noise.size,), jnp.float32)
     else:
         flat = jax.random.normal(key, (noise.size,), jnp.float32)
+    return split(noise, flat)
+
+
+def split(noise: NoiseSpec, flat: Any) -> PyTree:
+    """(size,) numbers in the shapes of one emit."""
     leaves, start = [], 0
     for shape in noise.shapes:
         leaves.append(flat[start : start + _length(shape)].reshape(shape))
         start += _length(shape)
     return jax.tree.unflatten(noise.tree, leaves)
+
+
+def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
+    """total + scale × unit, leaf by leaf: how every protocol adds its noise.
+
+    Guarantee: where the unit noise is whole numbers (int32, `LATTICE` to one unit), the sum is rounded to cells of
+    scale / LATTICE and the noise added in integer arithmetic. So what leaves is a function of an exact discrete
+    mechanism's output, and the last bits of floating point, which betray the sum that noise was added to (Mironov
+    2012), are not there. Rounding moves neighbours apart by at most one cell a coordinate (`rounding_slack`).
+    """
+    return jax.tree.map(lambda one, noise: _noised(one, noise, scale), total, unit)
+
+
+def _noised(total: Array, unit: Array, scale: Array | float) -> Array:
+    if unit.dtype != jnp.int32:
+        return total + scale * unit
+    cell = scale / LATTICE
+    whole = jnp.clip(jnp.round(total / cell), -_FAR, _FAR).astype(jnp.int32)
+    return (whole + unit).astype(total.dtype) * cell
+
+
+def rounding_slack(plan: ReleasePlan, owner: int) -> float:
+    """By what factor less one an owner's whole-number noise must be wider, to cover the rounding in `noised`.
+
+    In cells, replacing a record moves the sum by 2 LATTICE / z in the plan's norm (z: noise over clip_norm), and
+    rounding by 1 a coordinate, plus the last bit of total / cell: at most 2⁻²³ of the largest sum, n LATTICE / z.
+    So d coordinates add √d (2-norm) or d (1-norm) times that; the noise grows by the same part.
+    """
+    multiplier, size = plan.noise_multiplier[owner], plan.sizes[owner]
+    dimension = spec(plan).size
+    reach = dimension if plan.noise == "laplace" else dimension**0.5
+    return reach * (multiplier / LATTICE + size * 2.0**-23) / 2.0
 
 
 def _length(shape: tuple[int, ...]) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.mechanisms import ReleasePlan
+from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
@@ -84,11 +85,11 @@ def functions(problem: Problem, once: bool, sizes: Sizes) -> Rounds:
         # One record moves this sum by at most clip_norm (2 clip_norm when replaced), since each record's gradient
         # is clipped; the noise is added to the sum itself, before any division.
         total = clipped_sum(problem, params, batch, ctx.numbers.clip_norm)
-        return jax.tree.map(lambda g, u: g + ctx.noise_scale * u, total, unit)
+        return noised(total, unit, ctx.noise_scale)
 
     def released_size(state: State, batch: Batch, noise: Noise, ctx: Context) -> Array:
         # Adding one record moves the size by exactly 1. It is released once: later messages repeat the same number.
-        fresh = jnp.sum(batch.mask) + ctx.numbers.size_noise * noise.size
+        fresh = noised(jnp.sum(batch.mask), noise.size, ctx.numbers.size_noise)
         return jnp.where(ctx.turn == 0, jnp.maximum(fresh, 1.0), state.private)
 
     def advance(public: Public, gradient: PyTree, step: Array, ctx: Context) -> Public:
@@ -125,7 +126,7 @@ def functions(problem: Problem, once: bool, sizes: Sizes) -> Rounds:
         if sizes == "noisy":
             return Sized(_scaled(value, scale), size), size
         if sizes == "noisy_weights":
-            return _scaled(value, 1.0 + ctx.numbers.size_noise * noise.size), ()
+            return _scaled(value, noised(jnp.float32(1.0), noise.size, ctx.numbers.size_noise)), ()
         return (value if once else _scaled(value, 1.0 / size)), ()
 
     def absorb(public: Public, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[Public, PyTree]:

@@ -42,6 +42,7 @@ from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.errors import InputError
 from coterie.mechanisms import FullBatch, ReleasePlan
+from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
@@ -170,7 +171,7 @@ def _functions(problem: Problem, learner: str) -> Visits:
         # record's gradient is clipped. p numbers of 2-norm Ξ have a 1-norm of at most √p Ξ, which Laplace
         # noise needs and the plan then states.
         total = clipped_sum(problem, query, batch, ctx.numbers.clip_norm)
-        return jax.tree.map(lambda g, unit: g + ctx.noise_scale * unit, total, noise), private
+        return noised(total, noise, ctx.noise_scale), private
 
     start, ask, settle, model = (_copies if learner == "copies" else _averaging)(problem)
     return Visits(start, lambda params, ctx: (), ask, emit, settle, model)

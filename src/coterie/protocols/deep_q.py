@@ -30,6 +30,7 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
 from coterie.mechanisms import OnePass, ReleasePlan
+from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
@@ -162,7 +163,7 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
         numbers: Numbers = ctx.numbers
         losses = jnp.minimum(_losses(problem, shown, batch), numbers.loss_most)
         total = jnp.sum(jnp.where(batch.mask[:, None] > 0, losses, 0.0), axis=0)
-        loss = (total + numbers.loss_scale * ctx.noise_scale * noise["loss"]) / numbers.walk.batch
+        loss = noised(total, noise["loss"], numbers.loss_scale * ctx.noise_scale) / numbers.walk.batch
         return Heard(shown, loss, loss)
 
     def emit(private: Private, shown: Array, batch: Batch, noise: PyTree, ctx: Context) -> tuple:
@@ -181,9 +182,8 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
         meant = shown - step * (mean_gradient(shown) + problem.penalty.gradient(shown))
         moved = meant + 0.5 * (private.local - shown)
         scale = _by_column(widest, shown) * (ctx.noise_scale / walk.batch)
-        released = wor_sgd.project(
-            problem, prox(problem.penalty, moved + scale * noise["model"], 0.0), walk.domain
-        )
+        noisy = noised(moved, noise["model"], scale)
+        released = wor_sgd.project(problem, prox(problem.penalty, noisy, 0.0), walk.domain)
         stayed = wor_sgd.descend(
             problem, private.local, mean_gradient(private.local), 2.0 * step, walk.domain
         )

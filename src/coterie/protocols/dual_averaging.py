@@ -28,6 +28,7 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.mechanisms import FixedSize, ReleasePlan
+from coterie.mechanisms.noise import noised
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
@@ -128,9 +129,7 @@ def _functions(problem: Problem, variant: Variant) -> Rounds:
         # clipped. The noise is added to the sum itself, before the public weight a(t) · share / count.
         total = clipped_sum(problem, query, batch, ctx.numbers.clip_norm)
         weight = a(ctx.step) * ctx.numbers.weight
-        message = jax.tree.map(
-            lambda z, g, unit: z + weight * (g + ctx.noise_scale * unit), public.z, total, noise
-        )
+        message = jax.tree.map(lambda z, g: z + weight * g, public.z, noised(total, noise, ctx.noise_scale))
         return message, ()
 
     def absorb(public: Public, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[Public, PyTree]:
@@ -143,7 +142,11 @@ def _functions(problem: Problem, variant: Variant) -> Rounds:
     def model(public: Public) -> PyTree:
         return public.average
 
-    return Rounds(init, emit, absorb, model)
+    def idle(public: Public, ctx: Context) -> PyTree:
+        del ctx
+        return public.z
+
+    return Rounds(init, emit, absorb, model, idle)
 
 
 def _average(public: Public, x: PyTree, a: Array) -> PyTree:

@@ -38,6 +38,7 @@ from coterie.accounting import Claim
 from coterie.errors import InputError
 from coterie.mechanisms import FixedSize, ReleasePlan
 from coterie.mechanisms.clipping import Clipped
+from coterie.mechanisms.noise import noised
 from coterie.problems.problem import Problem, clipped, clipped_mean
 from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
@@ -141,6 +142,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         params=task.params,
         schedule=plan.releases[0],
         claim=_claim(task, plan, policy),
+        debiased=True,
     )
 
 
@@ -182,17 +184,16 @@ def functions(problem: Problem, policy: Policy, together: bool = False) -> Round
         found = summed(problem, z, batch, clip)
         scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(clip, found, numbers)
         x = jax.tree.map(
-            lambda x, g, unit, h: x - numbers.step * (numbers.weight * (g + scale * unit) + h),
+            lambda x, g, h: x - numbers.step * (numbers.weight * g + h),
             public.x,
-            found.total,
-            noise.gradient,
+            noised(found.total, noise.gradient, scale),
             problem.penalty.gradient(z),
         )
         if not tracked:
             return Message(x, public.w, ()), ()
         below = jnp.where(found.norms <= clip, 0.5, -0.5)  # centred: moves by at most 1 when replaced
         spread = ctx.noise_scale / (2.0 * jnp.sqrt(numbers.count_share))
-        count = jnp.sum(batch.mask * below) + spread * noise.count
+        count = noised(jnp.sum(batch.mask * below), noise.count, spread)
         error = numbers.weight * count + numbers.share * (0.5 - numbers.quantile)
         return Message(x, public.w, public.log_threshold - numbers.track * error), ()
 
@@ -206,7 +207,11 @@ def functions(problem: Problem, policy: Policy, together: bool = False) -> Round
         info = Info(mixed.w, threshold(held, mixed.w, ctx.numbers))
         return Public(mixed.x, mixed.w, held, average), info
 
-    return Rounds(init, emit, absorb, lambda public: public.average)
+    def idle(public: Public, ctx: Context) -> Message:
+        del ctx
+        return Message(public.x, public.w, public.log_threshold)
+
+    return Rounds(init, emit, absorb, lambda public: public.average, idle)
 
 
 def _debiased(x: PyTree, w: Array) -> PyTree:

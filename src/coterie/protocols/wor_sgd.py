@@ -31,6 +31,7 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.mechanisms import OnePass, ReleasePlan
+from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
@@ -108,7 +109,7 @@ def functions(problem: Problem) -> Visits:
         # One record moves this sum by at most clip_norm (2 clip_norm when replaced): each record's gradient is
         # clipped. The noise is on the sum itself, so the public η_t / b scales both and cancels in the charge.
         total = clipped_sum(problem, w, batch, ctx.numbers.clip_norm)
-        return jax.tree.map(lambda g, unit: g + ctx.noise_scale * unit, total, noise), private
+        return noised(total, noise, ctx.noise_scale), private
 
     def settle(register: Register, message: PyTree, ctx: Context) -> tuple[Register, PyTree]:
         numbers: Numbers = ctx.numbers
