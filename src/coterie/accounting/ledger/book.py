@@ -152,6 +152,12 @@ class Ledger:
             found = self._find(run, round)
             return None if found is None else found[1]
 
+    def rounds(self, run: str) -> list[int]:
+        """The rounds of this run that a message was charged for, in order."""
+        with self._turn:
+            self._usable()
+            return store.rounds_of(self._connection, run)
+
     def declare_partition(self, name: str, *, parts: int, digest: str) -> None:
         """Declare a fixed division of the records into parts, whose charges then compose in parallel.
 

@@ -116,6 +116,12 @@ def find(connection: sqlite3.Connection, run: str, round: int) -> tuple[Row, byt
     return None if found is None else (Row(*found[:-1]), found[-1])
 
 
+def rounds_of(connection: sqlite3.Connection, run: str) -> list[int]:
+    """The rounds of this run that have a message, in order."""
+    query = "SELECT round FROM ledger WHERE run = ? AND message_sha256 IS NOT NULL ORDER BY round"
+    return [round for (round,) in connection.execute(query, (run,))]
+
+
 def append(connection: sqlite3.Connection, row: Row, message: bytes | None) -> None:
     """Write the row, its message and the new head together; return once they are on the disk."""
     marks = ", ".join("?" * (len(row) + 1))
