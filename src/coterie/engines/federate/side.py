@@ -1,0 +1,273 @@
+"""An owner's program on its own records: the only code of this engine that sees them.
+
+The functions are those that `simulate` maps over all owners; here one owner runs them on what it has. Trees of
+arrays go in and come out as numpy's, ready for the wire.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import Array, PyTree
+from coterie.engines.federate import wire
+from coterie.engines.federate.randomness import Source
+from coterie.errors import InputError
+from coterie.mechanisms import FullBatch, Sampler
+from coterie.program import Batch, Context, Program, Rounds, State, Visits
+
+
+class Records(NamedTuple):
+    """One owner's records, as the program's problem takes them. They never leave this process."""
+
+    x: np.ndarray  # (rows, ...)
+    y: np.ndarray  # (rows,)
+
+
+class _Static(NamedTuple):
+    functions: Rounds | Visits
+    sampler: Sampler
+
+
+class _Fixed(NamedTuple):
+    """Numbers of one owner that stay the same for the whole run."""
+
+    owner: Array
+    size: Array
+    noise_scale: Array
+    numbers: PyTree
+
+
+class _Held(NamedTuple):
+    """An owner's records on the device, padded where a sampler draws over everybody's longest."""
+
+    x: Array
+    y: Array
+    rows: Array  # () int32, how many are real
+
+
+class RoundsSide:
+    """One owner of a protocol of rounds."""
+
+    def __init__(self, program: Program, owner: int, records: Records, source: Source) -> None:
+        self._static = _Static(program.functions, program.plan.sampler)
+        self._params, self._source = program.params, source
+        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        now = _context(self._fixed, 1, 0, source.coin_key(1))
+        state = jax.eval_shape(partial(_start, self._static), self._params, now)
+        message, _ = jax.eval_shape(
+            partial(_emit_round, self._static), state, self._held, source.noise(1), now, now.key
+        )
+        self.layout = wire.layout(message)
+        self.private_layout = wire.layout(state.private)
+        self.public_layout = wire.layout(state.public)
+
+    def start(self) -> State:
+        """The owner before the first round."""
+        return _host(
+            _start(self._static, self._params, _context(self._fixed, 0, 0, self._source.coin_key(0)))
+        )
+
+    def emit(self, state: State, step: int, turn: int) -> tuple[PyTree, PyTree]:
+        """The message of a round and the private state after it. Draws noise anew at every call.
+
+        Guarantee: the message may leave only through an `Outlet`, which charges it first.
+        """
+        noise, sampling = self._source.noise(step), self._source.sampling_key(step)
+        with jax.threefry_partitionable(False):
+            ctx = _context(self._fixed, step, turn, self._source.coin_key(step))
+            return _host(_emit_round(self._static, state, self._held, noise, ctx, sampling))
+
+    def idle(self, public: PyTree, step: int) -> PyTree | None:
+        """What an owner passes on that releases nothing any more, made of public values; None: it stays silent."""
+        functions = self._static.functions
+        assert isinstance(functions, Rounds)
+        if functions.idle is None:
+            return None
+        return _host(_idle(self._static, public, _context(self._fixed, step, 0, _no_key())))
+
+    def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
+        """The public state after a round."""
+        return _host(
+            _absorb(self._static, public, own, mixed, _context(self._fixed, step, step - 1, _no_key()))
+        )
+
+    def model(self, public: PyTree) -> PyTree:
+        """The owner's model."""
+        return _host(self._static.functions.model(public))
+
+
+class VisitSide:
+    """One owner of a protocol of visits."""
+
+    def __init__(self, program: Program, owner: int, records: Records, source: Source) -> None:
+        self._static = _Static(program.functions, program.plan.sampler)
+        self._params, self._source = program.params, source
+        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        now = _context(self._fixed, 1, 0, source.coin_key(1))
+        register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
+        query = jax.eval_shape(partial(_ask, self._static), register, now)
+        private = jax.eval_shape(partial(_start, self._static), self._params, now)
+        message, _ = jax.eval_shape(
+            partial(_emit_visit, self._static), private, query, self._held, source.noise(1), now, now.key
+        )
+        self.layout, self.query_layout = wire.layout(message), wire.layout(query)
+        self.private_layout = wire.layout(private)
+
+    def start(self) -> PyTree:
+        """The owner's private state before its first visit."""
+        return _host(
+            _start(self._static, self._params, _context(self._fixed, 0, 0, self._source.coin_key(0)))
+        )
+
+    def emit(self, private: PyTree, query: PyTree, step: int, turn: int) -> tuple[PyTree, PyTree]:
+        """The message of a visit and the private state after it. Draws noise anew at every call.
+
+        Guarantee: the message may leave only through an `Outlet`, which charges it first.
+        """
+        noise, sampling = self._source.noise(step), self._source.sampling_key(step)
+        with jax.threefry_partitionable(False):
+            ctx = _context(self._fixed, step, turn, self._source.coin_key(step))
+            return _host(_emit_visit(self._static, private, query, self._held, noise, ctx, sampling))
+
+
+class RegisterSide:
+    """The public side of a protocol of visits: whoever holds the register runs it, on messages alone."""
+
+    def __init__(self, program: Program) -> None:
+        self._static = _Static(program.functions, program.plan.sampler)
+        self._params, self._numbers = program.params, program.numbers
+        self._everyone = [_fixed(program, owner) for owner in range(len(program.plan.sizes))]
+        self.layout = wire.layout(jax.eval_shape(partial(_open, self._static), self._params, self._numbers))
+
+    def open(self) -> PyTree:
+        """The register before the first visit."""
+        return _host(_open(self._static, self._params, self._numbers))
+
+    def ask(self, register: PyTree, owner: int, step: int, turn: int) -> PyTree:
+        """What the visitor is shown."""
+        return _host(_ask(self._static, register, _context(self._everyone[owner], step, turn, _no_key())))
+
+    def settle(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> PyTree:
+        """The register after the visit."""
+        now = _context(self._everyone[owner], step, turn, _no_key())
+        return _host(_settle(self._static, register, message, now))
+
+    def model(self, register: PyTree) -> PyTree:
+        """The model that the register stands for."""
+        functions = self._static.functions
+        return _host(functions.model(register))
+
+
+def _fixed(program: Program, owner: int) -> _Fixed:
+    return _Fixed(
+        owner=jnp.int32(owner),
+        size=jnp.float32(program.plan.sizes[owner]),
+        noise_scale=jnp.asarray(program.plan.noise_scale[owner]),
+        numbers=jax.tree.map(lambda leaf: jnp.asarray(leaf)[owner], program.numbers),
+    )
+
+
+def _held(program: Program, owner: int, records: Records) -> _Held:
+    size = program.plan.sizes[owner]
+    if len(records.x) != size or len(records.y) != size:
+        raise InputError(
+            f"data: {len(records.x)} records, the agreement says {size}. Bring exactly that many."
+        )
+    sampled = not isinstance(program.plan.sampler, FullBatch)
+    rows = (
+        max(program.plan.sizes) if sampled else size
+    )  # as `simulate` draws, so that equal keys mean equal samples
+    x, y = (_padded(np.asarray(leaf), rows) for leaf in records)
+    return _Held(jnp.asarray(x), jnp.asarray(y), jnp.int32(size))
+
+
+def _padded(leaf: np.ndarray, rows: int) -> np.ndarray:
+    return np.concatenate([leaf, np.zeros((rows - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+
+
+def _context(fixed: _Fixed, step: int, turn: int, key: Array) -> Context:
+    # numpy's scalars: an array would be a transfer to the device in every round
+    return Context(fixed.owner, np.int32(step), np.int32(turn), *fixed[1:], key)  # type: ignore[arg-type]
+
+
+def _no_key() -> Array:
+    """Public functions flip no coins."""
+    return _NO_KEY
+
+
+_NO_KEY = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32")
+
+
+def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
+    rows = held.x.shape[0]
+    sample = sampler.draw(key, rows, held.rows, turn)
+    if sample is None:
+        return Batch(held.x, held.y, (jnp.arange(rows) < held.rows).astype(jnp.float32))
+    return Batch(held.x[sample.positions], held.y[sample.positions], sample.mask)
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(static: _Static, params: PyTree, ctx: Context) -> PyTree:
+    return static.functions.init(params, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _emit_round(
+    static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sampling: Array
+) -> tuple[PyTree, PyTree]:
+    assert isinstance(static.functions, Rounds)
+    return static.functions.emit(state, _batch(static.sampler, held, ctx.turn, sampling), noise, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _absorb(static: _Static, public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Rounds)
+    return static.functions.absorb(public, own, mixed, ctx)[0]
+
+
+@partial(jax.jit, static_argnums=0)
+def _idle(static: _Static, public: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Rounds)
+    assert static.functions.idle is not None
+    return static.functions.idle(public, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _open(static: _Static, params: PyTree, numbers: PyTree) -> PyTree:
+    assert isinstance(static.functions, Visits)
+    return static.functions.open(params, numbers)
+
+
+@partial(jax.jit, static_argnums=0)
+def _ask(static: _Static, register: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Visits)
+    return static.functions.ask(register, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _emit_visit(
+    static: _Static,
+    private: PyTree,
+    query: PyTree,
+    held: _Held,
+    noise: PyTree,
+    ctx: Context,
+    sampling: Array,
+) -> tuple[PyTree, PyTree]:
+    assert isinstance(static.functions, Visits)
+    return static.functions.emit(private, query, _batch(static.sampler, held, ctx.turn, sampling), noise, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _settle(static: _Static, register: PyTree, message: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Visits)
+    return static.functions.settle(register, message, ctx)[0]
+
+
+def _host(tree: PyTree) -> PyTree:
+    return jax.tree.map(np.asarray, tree)
