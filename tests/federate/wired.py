@@ -7,8 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from coterie.engines.federate import trust
+import numpy as np
+
+from coterie.engines.federate import trust, wire
+from coterie.engines.federate.machine import Out, Status
 from coterie.engines.federate.trust import Identity
+from coterie.engines.federate.wire import Kind, Message, Refused
 
 HOST = "127.0.0.1"
 
@@ -36,3 +40,62 @@ def until(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+SHAPE = wire.layout({"x": np.zeros(8, np.float32)})
+
+
+class Chorus:
+    """The smallest machine: a round ends when the values of all `voices` are there. Others may listen and ask."""
+
+    def __init__(self, name: str, voices: Sequence[str], rounds: int) -> None:
+        self.voices = [voice for voice in voices if voice != name]
+        self.rounds = rounds
+        self.step = 0
+        self.heard: dict[tuple[str, int], float] = {}
+        self._asked = 0.0
+        self._own = sum(name.encode())
+
+    def start(self, now: float) -> list[Out]:
+        return self._sing()
+
+    def receive(self, sender: str, message: Message, now: float) -> list[Out]:
+        if message.step >= self.rounds:
+            raise Refused(f"step {message.step}: the agreement has {self.rounds}")
+        if message.kind == Kind.WANT:
+            return [Out(sender, self._value(message.step))] if message.step <= self.step else []
+        if message.kind != Kind.VALUE or sender not in self.voices:
+            raise Refused("unexpected")
+        if message.step < self.step or (sender, message.step) in self.heard:
+            raise Refused("replayed")
+        self.heard[sender, message.step] = float(wire.unpack(message.body, SHAPE)["x"][0])
+        return self._advance()
+
+    def tick(self, now: float) -> list[Out]:
+        if self.done or now < self._asked + 0.2:
+            return []
+        self._asked = now
+        missing = [voice for voice in self.voices if (voice, self.step) not in self.heard]
+        return [Out(voice, Message(Kind.WANT, self.step)) for voice in missing]
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.rounds
+
+    @property
+    def status(self) -> Status:
+        return Status(self.step, self.rounds)
+
+    def _advance(self) -> list[Out]:
+        outs: list[Out] = []
+        while not self.done and all((voice, self.step) in self.heard for voice in self.voices):
+            self.step += 1
+            outs += self._sing()
+        return outs
+
+    def _sing(self) -> list[Out]:
+        return [] if self.done else [Out(voice, self._value(self.step)) for voice in self.voices]
+
+    def _value(self, step: int) -> Message:
+        value = np.full(8, self._own + step, np.float32)
+        return Message(Kind.VALUE, step, 0, wire.pack({"x": value}))

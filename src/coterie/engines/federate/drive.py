@@ -1,0 +1,293 @@
+"""Runs a party's state machine on a transport and the wall clock: one thread, one step after the other.
+
+A frame is decoded within its bounds, its sender must have shown the whole hash of this agreement (HELLO), and only
+then the machine sees it. What is refused is counted by sender and reason, and the log has at most one line a
+second for each, so that nobody can fill a disk or hide among noise. Log and status hold names, counts and public
+values: no parameter, no message's content, no path of a key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from coterie.engines.federate import wire
+from coterie.engines.federate.inbox import Inbox
+from coterie.engines.federate.machine import Machine, Out
+from coterie.engines.federate.wire import Kind, Message, Refused
+
+FINISHED, LEAVES = b"finished", b"leaves"  # why a party says BYE
+_TICK = 0.05  # seconds
+_SECOND = 1.0  # between two status files, two lines of one reason, two greetings of one peer
+_WAITING = 256  # frames of one sender
+_REASONS = 32  # that are told apart for one sender; what comes on top is "other"
+_ANOTHER = "another agreement"
+
+Log = Callable[[str], None]
+
+
+class Transport(Protocol):
+    """What carries frames: best effort, and true about who sent them."""
+
+    name: str
+    admitted: tuple[str, ...]
+
+    def open(self, deliver: Callable[[str, bytes], None], changed: Callable[[], None]) -> None:
+        """Begin; `deliver` gets (sender, frame) and `changed` is called when somebody came or went."""
+        ...
+
+    def send(self, peer: str, frame: bytes) -> None:
+        """Send it, or lose it."""
+        ...
+
+    def alive(self) -> frozenset[str]:
+        """Peers that are there."""
+        ...
+
+    def connected(self) -> frozenset[str]:
+        """Names at the other ends of connections."""
+        ...
+
+    def close(self) -> None:
+        """Send what waits, and leave."""
+        ...
+
+
+class Terms(NamedTuple):
+    """What the agreement says about frames."""
+
+    agreement: bytes  # its whole hash
+    longest: int  # bytes of a frame
+    linger: float = 60.0  # seconds that a party which is done goes on answering those who are not
+
+
+class Refusals:
+    """Counts of what was refused, and a log that cannot be flooded."""
+
+    def __init__(self, log: Log) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._log = log
+        self._said: dict[
+            tuple[str, str], tuple[float, int]
+        ] = {}  # when the last line was written, at which count
+
+    def add(self, sender: str, reason: str, now: float) -> None:
+        """Count one; details after the colon are for the line alone."""
+        what = (sender, reason.partition(":")[0][:60])
+        if what not in self.counts and sum(one == sender for one, _ in self.counts) >= _REASONS:
+            what = (sender, "other")
+        self.counts[what] += 1
+        when, before = self._said.get(what, (-_SECOND, 0))
+        if what[1] == _ANOTHER and before:
+            return
+        if now - when >= _SECOND:
+            self._said[what] = now, self.counts[what]
+            self._log(self._line(sender, reason, self.counts[what] - before))
+
+    def _line(self, sender: str, reason: str, count: int) -> str:
+        if reason == _ANOTHER:
+            return f"{sender} follows another agreement and is not listened to: give both the same one"
+        return f"refused from {sender}: {reason[:120]}" + (f" ({count} of this kind)" if count > 1 else "")
+
+
+class Driver:
+    """One party's process. `run` returns when it has finished, or was told to stop."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        transport: Transport,
+        terms: Terms,
+        *,
+        log: Log,
+        status: Path | None = None,
+        public: Callable[[], Mapping[str, Any]] = dict,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`status`: where a snapshot is kept, with what `public` adds; `stop` is asked between two steps."""
+        self._machine, self._transport, self._terms = machine, transport, terms
+        self._log, self._status, self._public, self._stop = log, status, public, stop
+        size = 2 * terms.longest + (1 << 20)
+        self._inbox = Inbox(transport.admitted, count=_WAITING, size=size)
+        self._began = time.monotonic()
+        self._next_tick = self._next_second = 0.0
+        self._greeted: set[str] = set()
+        self._changed = False
+        self._here: frozenset[str] = frozenset()
+        self._finished: set[str] = set()
+        self._greeting: dict[str, float] = {}
+        self._done_at: float | None = None
+        self.refusals = Refusals(log)
+        self.traffic: Counter[str] = Counter()
+
+    def run(self) -> bool:
+        """Take part until the end. Whether the party has finished; False: it was stopped before."""
+        self._transport.open(self._inbox.put, self._came_or_went)
+        state = "stopped"
+        try:
+            self._greet(
+                self._transport.admitted
+            )  # ahead of the machine's first messages, for who is there already
+            self._send(self._machine.start(self._now()))
+            while not self._over():
+                self._turn()
+            self._farewell(FINISHED if self._machine.done else LEAVES)
+            state = "finished" if self._machine.done else "stopped"
+        finally:
+            self._write(state)
+            self._transport.close()
+        return self._machine.done
+
+    def snapshot(self, state: str) -> dict[str, Any]:
+        """Where the party stands, in public values."""
+        refused = {f"{sender}: {reason}": count for (sender, reason), count in self.refusals.counts.items()}
+        return {
+            "name": self._transport.name,
+            "state": state,
+            "time": time.time(),
+            **asdict(self._machine.status),
+            "peers": list(self._transport.admitted),
+            "alive": sorted(self._transport.alive()),
+            "connected": sorted(self._transport.connected()),
+            "finished": sorted(self._finished),
+            "refusals": refused,
+            "dropped": self._inbox.dropped,
+            "traffic": dict(self.traffic),
+            **self._public(),
+        }
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+    def _over(self) -> bool:
+        if self._stop():
+            return True
+        if self._done_at is None:
+            return False
+        return (
+            self._finished >= set(self._transport.admitted)
+            or self._now() > self._done_at + self._terms.linger
+        )
+
+    def _came_or_went(self) -> None:
+        """From the transport's thread."""
+        self._changed = True
+        self._inbox.wake()
+
+    def _turn(self) -> None:
+        if self._changed:
+            self._changed = False
+            here = self._transport.alive()
+            self._greet(sorted(here - self._here))
+            self._here = here
+        arrived = self._inbox.take(max(0.0, self._next_tick - self._now()))
+        if arrived is not None:
+            self._receive(*arrived)
+        if self._now() >= self._next_tick:
+            self._tick()
+        if self._machine.done and self._done_at is None:
+            self._done_at = self._now()
+            self._log("finished; answering those who are behind")
+            self._farewell(FINISHED)
+
+    def _tick(self) -> None:
+        now = self._now()
+        self._next_tick = now + _TICK
+        self._send(self._machine.tick(now))
+        if now >= self._next_second:
+            self._next_second = now + _SECOND
+            self._write("running" if self._done_at is None else "lingering")
+            if self._done_at is not None:
+                self._farewell(FINISHED)
+
+    def _receive(self, sender: str, frame: bytes) -> None:
+        now = self._now()
+        self.traffic["frames in"] += 1
+        self.traffic["bytes in"] += len(frame)
+        try:
+            message = wire.decode(frame, self._terms.agreement, self._terms.longest)
+            outs = [] if self._courtesy(sender, message) else self._machine.receive(sender, message, now)
+        except Refused as refused:
+            self.refusals.add(sender, str(refused), now)
+            return
+        self._send(outs)
+
+    def _courtesy(self, sender: str, message: Message) -> bool:
+        """Greetings and farewells, which are not the machine's. Refused before a peer has shown its agreement."""
+        if message.kind == Kind.HELLO:
+            if message.body != self._terms.agreement:
+                self._greeted.discard(sender)
+                raise Refused(_ANOTHER)
+            self._greeted.add(sender)
+            if message.sub == 0:
+                self._say(sender, Message(Kind.HELLO, sub=1, body=self._terms.agreement))
+            return True
+        if sender not in self._greeted:
+            self._ask(sender)
+            raise Refused("before its greeting")
+        if message.kind == Kind.BYE and message.body in (FINISHED, LEAVES):
+            (self._finished.add if message.body == FINISHED else self._finished.discard)(sender)
+            return True
+        return False
+
+    def _ask(self, sender: str) -> None:
+        """Greet a peer whose own greeting got lost; it answers."""
+        if self._now() - self._greeting.get(sender, -_SECOND) >= _SECOND:
+            self._greeting[sender] = self._now()
+            self._greet([sender])
+
+    def _greet(self, peers: Iterable[str]) -> None:
+        for peer in peers:
+            self._say(peer, Message(Kind.HELLO, body=self._terms.agreement))
+
+    def _farewell(self, why: bytes) -> None:
+        for peer in self._transport.admitted:
+            self._say(peer, Message(Kind.BYE, body=why))
+
+    def _send(self, outs: list[Out]) -> None:
+        for out in outs:
+            self._say(out.peer, out.message)
+
+    def _say(self, peer: str, message: Message) -> None:
+        frame = wire.encode(message, self._terms.agreement)
+        self.traffic["frames out"] += 1
+        self.traffic["bytes out"] += len(frame)
+        self._transport.send(peer, frame)
+
+    def _write(self, state: str) -> None:
+        """Keep the snapshot, whole at any moment. A disk that is full is no reason to stop: the ledger says so."""
+        if self._status is None:
+            return
+        draft = self._status.with_name(f".{self._status.name}.draft")
+        try:
+            draft.write_text(json.dumps(self.snapshot(state)))
+            os.replace(draft, self._status)
+        except OSError as error:
+            self._log(f"status not written: {error.strerror}")
+
+
+@contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM or SIGINT came: the current step is finished first. A second one ends the process as ever."""
+    came: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        came.append(number)
+        signal.signal(number, before[number])
+
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
