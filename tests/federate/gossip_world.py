@@ -1,0 +1,229 @@
+"""A run in rounds among owners in memory, with everything a test wants to look at afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import worlds
+
+from coterie import topologies
+from coterie.accounting import Certificate
+from coterie.accounting.ledger import Ledger, data_hash
+from coterie.engines.federate import wire
+from coterie.engines.federate.hub import Aggregator, HubOwner
+from coterie.engines.federate.journal import Journal
+from coterie.engines.federate.machine import Machine, Patience
+from coterie.engines.federate.memory import Killed, Network, Process
+from coterie.engines.federate.randomness import injected
+from coterie.engines.federate.release import Outlet
+from coterie.engines.federate.rounds import RoundsOwner, Setting
+from coterie.engines.federate.side import Records, RoundsSide
+from coterie.engines.federate.wire import Kind
+from coterie.engines.simulate import simulate
+from coterie.errors import BudgetError, InputError
+from coterie.protocols import build
+from coterie.topologies.neighbourhood import neighbourhood
+
+DIM, SEED, DELTA = 3, 5, 1e-4
+EPSILON = 2.0
+PATIENCE = Patience(wait=5.0, retry=0.5)
+RUN = "run"
+
+
+class SpySide:
+    """An owner's side that notes what each round was made of."""
+
+    def __init__(self, side: RoundsSide, notes: dict[int, tuple[Any, Any]]) -> None:
+        self._side, self._notes = side, notes
+        self.layout, self.private_layout = side.layout, side.private_layout
+        self.public_layout, self.start, self.emit = side.public_layout, side.start, side.emit
+        self.idle, self.model = side.idle, side.model
+
+    def absorb(self, public: Any, own: Any, mixed: Any, step: int) -> Any:
+        self._notes[step] = (own, mixed)
+        return self._side.absorb(public, own, mixed, step)
+
+
+class World:
+    """Owners of one program on a topology, each with ledger and journal in a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        protocol: str = "dual_averaging",
+        topology: str = "ring",
+        owners: int = 4,
+        rounds: int = 4,
+        gossip: int = 1,
+        settings: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self.folder, self.patience, self.gossip = folder, patience, gossip
+        self.sizes = tuple(6 + i for i in range(owners))
+        self.names = [f"owner-{i}" for i in range(owners)]
+        self.shards = worlds.shards(self.sizes, DIM)
+        self.topology = topologies.build(topology, owners, **(options or {}))
+        task = worlds.task(self.sizes, DIM, epsilon=EPSILON, delta=DELTA)
+        task = task.__class__(**{**vars(task), "topology": self.topology})
+        given = {"rounds": rounds} if protocol in ("dual_averaging", "push_sum") else {}
+        self.program = build(protocol, task, {**given, **(settings or {})}, "certified")
+        self.rounds = int(self.program.schedule)
+        self.notes: dict[str, dict[int, tuple[Any, Any]]] = {name: {} for name in self.names}
+        self.limits: dict[str, int] = {}  # releases after which an owner's budget is spent
+        self.full: dict[str, int] = {}  # writes after which an owner's disk is full
+        self.trip: Callable[[str], None] = lambda name: None  # called around every durable write
+
+    def simulated(self) -> Any:
+        if self.program.aggregate is not None:
+            mixer = topologies.aggregate(self.program.aggregate)
+        else:
+            mixer = topologies.mixer(self.topology, self.gossip)
+        return simulate(self.program, self.shards, mixer, seed=SEED).model
+
+    @contextmanager
+    def ledger(self, name: str) -> Iterator[Ledger]:
+        owner = self.names.index(name)
+        terms = {"data_hash": data_hash(np.array([owner])), "epsilon": EPSILON * 1.001, "delta": DELTA}
+        with Ledger.open(self.folder / f"{name}.ledger", **terms) as ledger:
+            yield ledger
+
+    @contextmanager
+    def process(self, name: str) -> Iterator[Machine]:
+        owner = self.names.index(name)
+        with self.ledger(name) as ledger, Journal.open(self.folder / f"{name}.journal") as journal:
+            side = SpySide(self.side(owner), self.notes[name])
+            outlet = Outlet(ledger, RUN, self.program.plan, owner, self.rounds)
+            self._fail(name, outlet, journal)
+            if self.program.aggregate is not None:
+                yield HubOwner(self.rounds, side, outlet, journal, self.patience)
+            else:
+                setting = Setting(
+                    names=self.names,
+                    view=neighbourhood(self.topology, owner, self.gossip),
+                    rounds=self.rounds,
+                    debiased=self.program.debiased,
+                    patience=self.patience,
+                )
+                yield RoundsOwner(setting, side, outlet, journal)
+
+    @contextmanager
+    def aggregator(self) -> Iterator[Machine]:
+        assert self.program.aggregate is not None
+        with Journal.open(self.folder / "aggregator.journal") as journal:
+            yield Aggregator(
+                names=self.names,
+                weights=self.program.aggregate,
+                quorum=self.program.plan.quorum,
+                rounds=self.rounds,
+                layout=self.side(0).layout,
+                journal=journal,
+                patience=self.patience,
+            )
+
+    def side(self, owner: int) -> RoundsSide:
+        count = self.sizes[owner]
+        records = Records(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
+        return RoundsSide(self.program, owner, records, injected(self.program.plan, SEED, owner))
+
+    def network(self, **options: Any) -> Network:
+        parties: dict[str, Process] = {name: lambda name=name: self.process(name) for name in self.names}
+        if self.program.aggregate is not None:
+            parties["aggregator"] = self.aggregator
+        return Network(parties, **options)
+
+    def _fail(self, name: str, outlet: Outlet, journal: Journal) -> None:
+        """Make the owner's files and budget misbehave as the test wants."""
+        release, put = outlet.release, journal.put
+
+        def released(step: int, turn: int, body: bytes) -> bytes:
+            if outlet.stored(step) is None and outlet.turns() >= self.limits.get(name, step):
+                raise BudgetError("budget spent")
+            if outlet.turns() >= self.full.get(name, step):
+                raise InputError("ledger: cannot be written (disk full)")
+            self.trip(name)
+            stored = release(step, turn, body)
+            self.trip(name)
+            return stored
+
+        def written(entries: Any, drop: tuple[str, ...] = ()) -> None:
+            self.trip(name)
+            put(entries, drop)
+            self.trip(name)
+
+        outlet.release, journal.put = released, written  # type: ignore[method-assign]
+
+    # What must hold after any run.
+
+    def models(self, network: Network) -> np.ndarray:
+        return np.stack([np.asarray(network.machines[name].model()) for name in self.names])  # type: ignore[attr-defined]
+
+    def moved(self, leaf: Callable[[Any], Any] = lambda tree: tree) -> tuple[float, float]:
+        """How far all rounds together moved the sum over owners, and how large the parts of it are."""
+        drift, size = 0.0, 0.0
+        for rounds in self.notes.values():
+            for own, mixed in rounds.values():
+                difference = _flat(leaf(mixed)) - _flat(leaf(own))
+                drift, size = drift + difference, size + np.abs(difference).max()
+        return float(np.abs(drift).max()), size
+
+    def check(self, network: Network) -> None:
+        """One version of every message; every release charged in its ledger; nobody beyond its budget."""
+        versions: dict[tuple, set[str]] = defaultdict(set)
+        for frame in network.sent:
+            message = frame.message
+            if message.kind in (Kind.VALUE, Kind.SUM):
+                key = (frame.sender, message.kind, message.step, message.sub)
+                versions[key].add(hashlib.sha256(message.body).hexdigest())
+        assert all(len(found) == 1 for found in versions.values())
+        for name in self.names:
+            sent = {key[2]: found for key, found in versions.items() if key[0] == name and key[3] == 0}
+            certificate = self.charged(name, sent)
+            assert certificate.epsilon <= EPSILON * 1.001
+
+    def charged(self, name: str, sent: dict[int, set[str]]) -> Certificate:
+        """The ledger's certificate, after checking that what was sent is what it has."""
+        with Ledger.open(
+            self.folder / f"{name}.ledger",
+            data_hash=data_hash(np.array([self.names.index(name)])),
+            epsilon=EPSILON * 1.001,
+            delta=DELTA,
+        ) as ledger:
+            rounds = ledger.rounds(RUN)
+            assert len(rounds) == len(set(rounds)) <= self.rounds
+            for step, found in sent.items():
+                stored = ledger.stored(RUN, step)
+                if step <= self.limits.get(name, self.rounds):
+                    assert stored is not None
+                    assert found == {hashlib.sha256(stored).hexdigest()}
+                else:
+                    assert stored is None
+            return ledger.spent()
+
+
+def _flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf).astype(np.float64) for leaf in jax.tree.leaves(tree)])
+
+
+def trips(every: int) -> Callable[[str], None]:
+    """Die at every so-many-th moment before or after a durable write."""
+    count = 0
+
+    def trip(name: str) -> None:
+        nonlocal count
+        count += 1
+        if count % every == 0:
+            raise Killed
+
+    return trip
+
+
+def frame(kind: Kind, step: int, sub: int = 0, body: bytes = b"") -> bytes:
+    return wire.encode(wire.Message(kind, step, sub, body), bytes(32))
