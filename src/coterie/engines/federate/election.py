@@ -1,0 +1,123 @@
+"""Who may open a walk's next epoch, and from which register: one owner's book-keeping of it.
+
+An owner that proposes without end cannot stop the walk: a proposal is heard only where nothing has moved for a while,
+and a proposer whose epochs come to nothing is trusted again only after twice as long each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from coterie.engines.federate.machine import Patience
+from coterie.engines.federate.wire import Refused
+
+_LEAP = (
+    1 << 20
+)  # the most that one proposal may raise the epoch: frames can count far more of these than a run sees
+_DOUBLINGS = 4  # of the time until a proposer is trusted again
+
+Rank: TypeAlias = tuple[int, int]  # a register's epoch and step: later epochs come first, then later steps
+
+
+@dataclass
+class Proposal:
+    """An epoch that I try to open."""
+
+    epoch: int
+    since: float
+    promises: dict[int, Rank] = field(default_factory=dict)
+    source: int | None = None  # who holds the best register, once that is decided
+
+
+class Election:
+    """What I proposed, and what I granted to others. All of it may be forgotten in a crash."""
+
+    def __init__(self, owners: int, me: int, patience: Patience) -> None:
+        self.proposal: Proposal | None = None
+        self._owners, self._me, self._patience = owners, me, patience
+        self._hint = 0  # the highest epoch that a refusal named
+        self._grants: Counter[int] = Counter()  # to each proposer, since anything moved
+        self._granted: dict[int, float] = {}
+        self._stuck: Counter[int] = Counter()  # how many epochs ended while everybody was at this step
+        self._faulty: set[int] = set()  # reported a register and did not deliver it
+
+    def moved(self) -> None:
+        """The walk goes on: nobody's proposals were in vain."""
+        self._grants.clear()
+        self._granted.clear()
+
+    def stuck(self, step: int) -> bool:
+        """Whether the next owner held up two epochs here: its turn is passed over though it is heard of."""
+        return self._stuck[step] > 1
+
+    def hint(self, epoch: int, promised: int) -> None:
+        """A peer has promised this epoch already."""
+        self._hint = max(self._hint, min(epoch, promised + _LEAP))
+
+    def propose(self, promised: int, step: int, own: Rank, now: float) -> Proposal:
+        """My next epoch: the first of mine after all that I know of."""
+        after = max(promised, self._hint)
+        epoch = after + 1 + (self._me - after - 1) % self._owners
+        self._stuck[step] += 1
+        self.proposal = Proposal(epoch, now, {self._me: own})
+        return self.proposal
+
+    def overtaken(self, epoch: int) -> None:
+        """Somebody's later epoch was promised."""
+        if self.proposal is not None and self.proposal.epoch < epoch:
+            self.proposal = None
+
+    def expired(self, now: float) -> bool:
+        """Whether my proposal came to nothing; then it is dropped, and who held it up is left out of the next."""
+        proposal = self.proposal
+        if proposal is None or now - proposal.since <= self._patience.wait:
+            return False
+        if proposal.source is not None:
+            self._faulty.add(proposal.source)
+        self.proposal = None
+        return True
+
+    def grant(self, peer: int, epoch: int, promised: int, step: int, idle: float, now: float) -> None:
+        """Let a peer's later epoch be promised; Refused where it comes too soon or asks too much."""
+        if epoch - promised > _LEAP:
+            raise Refused("proposed an epoch too far ahead")
+        tries = self._grants[peer]
+        again = self._patience.wait * (1 << min(tries, _DOUBLINGS)) / 2
+        if idle < self._patience.wait / 2 or (tries and now - self._granted[peer] < again):
+            raise Refused("proposed too soon")
+        self._grants[peer], self._granted[peer] = tries + 1, now
+        self._stuck[step] += 1
+        self.overtaken(epoch)
+
+    def promise(self, peer: int, epoch: int, rank: Rank) -> None:
+        """A peer has promised my epoch."""
+        proposal = self.proposal
+        if proposal is None or epoch != proposal.epoch or proposal.source is not None:
+            return
+        if rank[0] >= epoch:
+            raise Refused("a promise whose register is of a later epoch")
+        if peer not in self._faulty:
+            proposal.promises[peer] = rank
+
+    def decided(self, majority: int, here: set[int], now: float) -> bool:
+        """Whether it is known whose register is the best: a majority has promised, and so has everyone who is here."""
+        proposal = self.proposal
+        if proposal is None or len(proposal.promises) < majority:
+            return False
+        if proposal.source is None:
+            missing = here - set(proposal.promises) - self._faulty
+            if missing and now - proposal.since < self._patience.wait / 2:
+                return False
+            mine = proposal.promises[self._me]
+            best = max(proposal.promises, key=lambda peer: proposal.promises[peer])
+            proposal.source = self._me if mine >= proposal.promises[best] else best
+        return True
+
+    def best(self) -> Rank | None:
+        """The rank of the register that I asked for."""
+        proposal = self.proposal
+        if proposal is None or proposal.source is None:
+            return None
+        return proposal.promises[proposal.source]

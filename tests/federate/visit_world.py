@@ -1,0 +1,302 @@
+"""Visits among owners in memory, with everything that a test wants to look at afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import msgpack
+import numpy as np
+import worlds
+
+from coterie.accounting.ledger import Ledger, data_hash
+from coterie.engines.federate import wire
+from coterie.engines.federate.journal import Journal
+from coterie.engines.federate.learner import Learner, Visitor
+from coterie.engines.federate.machine import Machine, Patience, Status
+from coterie.engines.federate.memory import Killed, Network
+from coterie.engines.federate.randomness import injected
+from coterie.engines.federate.release import Outlet
+from coterie.engines.federate.side import Records, RegisterSide, VisitSide
+from coterie.engines.federate.walk import Held, Walker
+from coterie.engines.federate.wire import Kind, Message
+from coterie.engines.simulate import simulate
+from coterie.errors import InputError
+from coterie.protocols import build
+
+DIM, SEED, DELTA, EPSILON = 3, 5, 1e-4, 2.0
+BUDGET = EPSILON * 1.001
+PATIENCE = Patience(wait=3.0, retry=0.3)
+RUN = "run"
+
+
+class Write(NamedTuple):
+    """A register that an owner wrote to its journal."""
+
+    owner: int
+    promised: int
+    step: int
+    epoch: int
+    role: int
+    body: bytes
+
+
+class End(NamedTuple):
+    """Where a party was when the run ended."""
+
+    done: bool
+    held: Held | None  # of a walker
+    status: Status
+    model: Any
+
+
+class World:
+    """Owners of one program of visits, each with ledger and journal in a folder; perhaps a learner."""
+
+    def __init__(
+        self,
+        folder: Path,
+        protocol: str = "wor_sgd",
+        owners: int = 4,
+        settings: dict[str, Any] | None = None,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self.folder, self.patience = folder, patience
+        self.sizes = tuple(6 + i % 3 for i in range(owners))
+        self.names = tuple(f"owner-{i}" for i in range(owners))
+        self.shards = worlds.shards(self.sizes, DIM)
+        task = worlds.task(self.sizes, DIM, epsilon=EPSILON, delta=DELTA)
+        self.program = build(protocol, task, settings or {}, "certified")
+        self.schedule = [int(one) for one in np.asarray(self.program.schedule)]
+        self.budgets = dict.fromkeys(self.names, BUDGET)
+        self.full: dict[str, int] = {}  # releases after which an owner's disk is full
+        self.trip: Callable[[str], None] = lambda name: None  # called around every durable write
+        self.writes: list[Write] = []
+        self.follow = True  # whether a learner follows the program's schedule
+        self.clocks: dict[str, Callable[[], float]] = {}
+
+    @property
+    def last(self) -> int:
+        return len(self.schedule)
+
+    @cached_property
+    def register(self) -> RegisterSide:
+        return RegisterSide(self.program)
+
+    @cached_property
+    def simulated(self) -> Any:
+        model = simulate(self.program, self.shards, seed=SEED).model
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[0], model)
+
+    def side(self, owner: int) -> VisitSide:
+        count = self.sizes[owner]
+        records = Records(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
+        return VisitSide(self.program, owner, records, injected(self.program.plan, SEED, owner))
+
+    def ledger(self, name: str) -> Ledger:
+        owner = self.names.index(name)
+        terms = {"data_hash": data_hash(np.array([owner])), "delta": DELTA}
+        return Ledger.open(self.folder / f"{name}.ledger", epsilon=self.budgets[name], **terms)
+
+    @contextmanager
+    def _files(self, name: str) -> Iterator[tuple[Outlet, Journal]]:
+        owner = self.names.index(name)
+        with self.ledger(name) as ledger, Journal.open(self.folder / f"{name}.journal") as journal:
+            outlet = Outlet(ledger, RUN, self.program.plan, owner, self.program.plan.releases[owner])
+            self._tamper(name, outlet, journal)
+            yield outlet, journal
+
+    @contextmanager
+    def walker(self, name: str) -> Iterator[Machine]:
+        owner = self.names.index(name)
+        with self._files(name) as (outlet, journal):
+            yield Walker(
+                self.side(owner),
+                self.register,
+                outlet,
+                journal,
+                self.names,
+                owner,
+                self.patience,
+                self.program,
+            )
+
+    @contextmanager
+    def visitor(self, name: str) -> Iterator[Machine]:
+        clock = self.clocks.get(name, lambda: 0.0)
+        with self._files(name) as (outlet, journal):
+            side = self.side(self.names.index(name))
+            yield Visitor(side, outlet, journal, clock, self.patience, self.last)
+
+    @contextmanager
+    def learner(self) -> Iterator[Machine]:
+        with Journal.open(self.folder / "learner.journal") as journal:
+            self._tamper("learner", None, journal)
+            yield Learner(
+                self.register,
+                journal,
+                self.names,
+                self.patience,
+                self.last,
+                self.program.plan.releases,
+                wire.layout(self.program.plan.noise_like),
+                self.schedule if self.follow else None,
+            )
+
+    def walk(self, **options: Any) -> Network:
+        return Network({name: lambda name=name: self.walker(name) for name in self.names}, **options)
+
+    def visits(self, **options: Any) -> Network:
+        parties: dict[str, Any] = {name: lambda name=name: self.visitor(name) for name in self.names}
+        return Network(parties | {"learner": self.learner}, **options)
+
+    def _tamper(self, name: str, outlet: Outlet | None, journal: Journal) -> None:
+        """Make the party's files misbehave as the test wants, and note the registers it writes."""
+        put = journal.put
+
+        def written(entries: Any, drop: tuple[str, ...] = ()) -> None:
+            self.trip(name)
+            put(entries, drop)
+            if "walk" in entries:
+                self.writes.append(Write(self.names.index(name), *msgpack.unpackb(entries["walk"])))
+            self.trip(name)
+
+        journal.put = written  # type: ignore[method-assign]
+        if outlet is not None:
+            outlet.release = self._released(name, outlet)  # type: ignore[method-assign]
+
+    def _released(self, name: str, outlet: Outlet) -> Callable[[int, int, bytes], bytes]:
+        release = outlet.release
+
+        def released(step: int, turn: int, body: bytes) -> bytes:
+            if outlet.turns() >= self.full.get(name, self.last):
+                raise InputError("ledger: cannot be written (disk full)")
+            self.trip(name)
+            stored = release(step, turn, body)
+            self.trip(name)
+            return stored
+
+        return released
+
+    def play(
+        self, network: Network, until: float = 300.0, done: Callable[[], bool] | None = None
+    ) -> dict[str, End]:
+        """Run the network to its end and close everybody's files; where those stood who still ran."""
+        with network:
+            network.run(until, done)
+            return {name: _end(machine) for name, machine in network.machines.items()}
+
+    # What must hold after any run.
+
+    def check_ledgers(self) -> dict[str, dict[int, bytes]]:
+        """What each ledger holds, by step; nobody spent more than its budget or spoke more than its plan says."""
+        held = {}
+        for owner, name in enumerate(self.names):
+            with self.ledger(name) as ledger:
+                rounds = ledger.rounds(RUN)
+                assert len(rounds) == len(set(rounds)) <= self.program.plan.releases[owner]
+                assert ledger.spent().epsilon <= self.budgets[name]
+                held[name] = {step: ledger.stored(RUN, step) or b"" for step in rounds}
+        return held
+
+    def check_walk(self, network: Network, ends: dict[str, End]) -> set[int]:
+        """One history for each epoch, made of the ledgers' messages alone. Which steps the last register has."""
+        ledgers = self.check_ledgers()
+        bodies: dict[tuple[int, int], set[bytes]] = defaultdict(set)
+        bodies[0, 0] = {wire.pack(self.register.open())}
+        for write in self.writes:
+            bodies[write.epoch, write.step].add(write.body)
+        assert all(
+            len(found) == 1 for found in bodies.values()
+        )  # all who hold step t of an epoch hold the same
+        history = {rank: next(iter(found)) for rank, found in bodies.items()}
+        applied: dict[tuple[int, int], set[int]] = {(0, 0): set()}
+        for epoch, step in sorted(set(history) - {(0, 0)}):
+            applied[epoch, step] = self._origin(epoch, step, history, applied, ledgers)
+        self._check_sent(network, history)
+        finals = [end.held for end in ends.values() if end.done and end.held is not None]
+        assert len({held.body for held in finals}) <= 1
+        return applied[max(held.rank for held in finals)] if finals else set()
+
+    def _origin(self, epoch: int, step: int, history: dict, applied: dict, ledgers: dict) -> set[int]:
+        """Where a register comes from: the same of an earlier epoch, a step passed over, or one that was settled."""
+        body, before = history[epoch, step], history.get((epoch, step - 1))
+        owner = self.schedule[step - 1] if step else 0
+        said = ledgers[self.names[owner]].get(step) if step else None
+        if before is not None and said is not None:
+            turn = self.schedule[: step - 1].count(owner)
+            register = wire.unpack(before, self.register.layout)
+            message = wire.unpack(said, self.side(owner).layout)
+            if wire.pack(self.register.settle(register, message, owner, step, turn)) == body:
+                return applied[epoch, step - 1] | {step}
+        if before == body:
+            return applied[epoch, step - 1]
+        earlier = [e for e, s in history if s == step and e < epoch and history[e, s] == body]
+        assert earlier, f"the register after step {step} of epoch {epoch} comes from nowhere"
+        return applied[max(earlier), step]
+
+    def _check_sent(self, network: Network, history: dict) -> None:
+        """Nobody saw a register that is not of the one history: hence none that is not of the ledgers' messages."""
+        for frame in network.sent:
+            message = frame.message
+            if message.kind == Kind.HANDOVER:
+                assert history[message.sub, message.step] == message.body
+            if message.kind == Kind.ANNOUNCE:
+                digest = hashlib.sha256(history[message.sub, message.step]).digest()
+                assert message.body.endswith(digest)
+
+    def check_answers(self, network: Network) -> None:
+        """One version of each answer, and that is the ledger's."""
+        ledgers = self.check_ledgers()
+        turns: dict[tuple[str, int], set[bytes]] = defaultdict(set)
+        for frame in network.sent:
+            if frame.message.kind == Kind.ANSWER:
+                assert ledgers[frame.sender][frame.message.step] == frame.message.body
+                turns[frame.sender, frame.message.sub].add(frame.message.body)
+        assert all(len(found) == 1 for found in turns.values())
+
+
+def _end(machine: Any) -> End:
+    model = machine.model() if hasattr(machine, "model") else None
+    return End(machine.done, getattr(machine, "held", None), machine.status, model)
+
+
+def close(got: Any, expected: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), got, expected)
+
+
+def trips(every: int) -> Callable[[str], None]:
+    """Die at every so-many-th moment before or after a durable write."""
+    count = 0
+
+    def trip(name: str) -> None:
+        nonlocal count
+        count += 1
+        if count % every == 0:
+            raise Killed
+
+    return trip
+
+
+def dies_at(number: int, who: str | None = None) -> Callable[[str], None]:
+    """Die once, at this moment before or after a durable write (of one party, or of all)."""
+    count = 0
+
+    def trip(name: str) -> None:
+        nonlocal count
+        count += who is None or name == who
+        if count == number and (who is None or name == who):
+            count += 1
+            raise Killed
+
+    return trip
+
+
+def frame(kind: Kind, step: int, sub: int = 0, body: bytes = b"") -> bytes:
+    return wire.encode(Message(kind, step, sub, body), bytes(32))
