@@ -1,4 +1,4 @@
-"""`coterie data list | describe | check`: what there is, who owns what, whether the files are right."""
+"""`coterie data list | describe | check | export`: what there is, who owns what, whether the files are right."""
 
 from __future__ import annotations
 
@@ -45,6 +45,33 @@ def list_(data_dir: Folder = None, as_json: AsJson = False) -> None:
     if as_json:
         return print_json({"datasets": rows})
     _print_table(("name", "task", "owners", "here", "description"), rows)
+
+
+@app.command()
+def export(
+    name: Annotated[str, typer.Argument(help="A table, such as census.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the files.")],
+    owners: Annotated[str, typer.Option(help="Names, with commas.")] = "north,south,east",
+    partition: Annotated[str | None, typer.Option(help="iid, dirichlet:0.3, random_sizes:50")] = "iid",
+    seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
+    data_dir: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one CSV file for each owner, and the public columns.toml: to try `coterie network` with."""
+    with exits():
+        from coterie.problems import datasets
+        from coterie.problems.datasets import export as exporting
+        from coterie.problems.partition import partition as divide
+
+        names = tuple(one.strip() for one in owners.split(","))
+        table = datasets.load(name, data_dir)
+        sizes = exporting.write(table, divide(table, partition, len(names), seed), names, out)
+        if as_json:
+            return print_json({"folder": str(out), "sizes": sizes})
+        told = ",".join(str(size) for size in sizes.values())
+        print(
+            f"{len(sizes)} files and columns.toml in {out}. For network new: --owners {','.join(sizes)} --sizes {told}"
+        )
 
 
 @app.command()

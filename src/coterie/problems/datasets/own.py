@@ -41,7 +41,7 @@ def load_file(
     testing; they are still somebody's records, so metrics on them are marked as an oracle's, for the researcher.
     """
     path = Path(path)
-    frame = _read(path)
+    frame = read_frame(path)
     ranges = _ranges(bounds)
     for what, name in (("target", target), ("owner", owner)):
         if name is not None and name not in frame.columns:
@@ -80,14 +80,16 @@ def _with_target(
     name, encoded: Encoded, column: Frame, span, test: np.ndarray, owners: dict[str, Any]
 ) -> Table:
     if column.isna().any():
-        raise InputError(f"target={column.name!r}: row {_first(column.isna())} is empty. Remove such rows.")
+        raise InputError(
+            f"target={column.name!r}: row {first_row(column.isna())} is empty. Remove such rows."
+        )
     if span is not None:
-        values = _numbers(column)
+        values = numbers(column)
         return regression(
             name, encoded, values, tuple(span), test, source=name, test_is_public=False, **owners
         )
     labels, codes = np.unique(column.astype(str), return_inverse=True)
-    whole = not _is_number(column) or bool((column == np.round(column)).all())
+    whole = not is_number(column) or bool((column == np.round(column)).all())
     if not whole or len(labels) > _MOST_CLASSES:
         raise InputError(
             f"target={column.name!r}: a quantity needs a public range."
@@ -95,7 +97,7 @@ def _with_target(
         )
     if len(labels) < 2:
         raise InputError(f"target={column.name!r}: has one class, {labels[0]!r}; needs at least 2.")
-    if _is_number(column):  # 2 before 10
+    if is_number(column):  # 2 before 10
         values, codes = np.unique(column.to_numpy(np.float64), return_inverse=True)
         labels = [f"{value:g}" for value in values]
     classes = tuple(str(label) for label in labels)
@@ -115,16 +117,17 @@ def _features(frame: Frame, chosen: tuple[str, ...], ranges: Bounds) -> Encoded:
 
 def _column(column: Frame, span: tuple[float, float] | None) -> np.ndarray:
     """One feature on [-1, 1]. The message names a row but no value: logs travel further than data should."""
-    values = _numbers(column)
+    values = numbers(column)
     if span is None and np.abs(values).max() > 1:
         raise InputError(
-            f"feature {column.name!r}: row {_first(np.abs(values) > 1)} is outside [-1, 1]."
+            f"feature {column.name!r}: row {first_row(np.abs(values) > 1)} is outside [-1, 1]."
             f" Give its public range: bounds = {{{column.name!r}: [low, high]}}."
         )
     return values.astype(np.float32) if span is None else scale(values, *span)
 
 
-def _numbers(column: Frame) -> np.ndarray:
+def numbers(column: Frame) -> np.ndarray:
+    """A column of finite numbers; InputError names the first row that is none."""
     import pandas as pd
 
     numeric: Frame = pd.to_numeric(column, errors="coerce")
@@ -133,7 +136,7 @@ def _numbers(column: Frame) -> np.ndarray:
     if bad.any():
         kind = "empty" if column.isna().to_numpy()[bad][0] else "not a finite number"
         raise InputError(
-            f"column {column.name!r}: row {_first(bad)} is {kind}."
+            f"column {column.name!r}: row {first_row(bad)} is {kind}."
             " Encode text as numbers, fill or remove such rows."
         )
     return values
@@ -142,7 +145,9 @@ def _numbers(column: Frame) -> np.ndarray:
 def _owners(frame: Frame, owner: str, test: np.ndarray) -> dict[str, Any]:
     column = frame[owner]
     if column.isna().any():
-        raise InputError(f"owner={owner!r}: row {_first(column.isna())} is empty. Give every row an owner.")
+        raise InputError(
+            f"owner={owner!r}: row {first_row(column.isna())} is empty. Give every row an owner."
+        )
     names, codes = np.unique(column.astype(str), return_inverse=True)
     sizes = np.bincount(codes[~test], minlength=len(names))
     if sizes.min() < 2:
@@ -153,7 +158,8 @@ def _owners(frame: Frame, owner: str, test: np.ndarray) -> dict[str, Any]:
     return {"owner": codes, "owner_names": tuple(str(name) for name in names)}
 
 
-def _read(path: Path) -> Frame:
+def read_frame(path: Path) -> Frame:
+    """The rows of a CSV, Parquet or NPZ file."""
     import pandas as pd
 
     if path.suffix not in _READERS:
@@ -215,11 +221,12 @@ def _side_file(path: Path) -> dict[str, Any]:
     return found
 
 
-def _is_number(column: Frame) -> bool:
+def is_number(column: Frame) -> bool:
+    """Whether a column holds numbers rather than text."""
     return column.dtype.kind in "iuf"
 
 
-def _first(bad) -> int:
+def first_row(bad) -> int:
     """The first marked row, counted from 1 as a spreadsheet does (without its header)."""
     return int(np.flatnonzero(np.asarray(bad))[0]) + 1
 
