@@ -50,15 +50,14 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     parts = partition(table, experiment.partition, experiment.owners, experiment.seed)
     owners = len(parts.rows)
     topology = build_topology(experiment.topology, owners, experiment.seed)
-    mapped = _features(experiment, table)
+    mapped = feature_map(experiment, table)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
-    problem = _problem(experiment, table, x.shape[1])
-    bound = gradient_bound(problem, mapped.norm_bound)
+    problem = problem_of(experiment, table, x.shape[1])
     task = Task(
         problem=problem,
         sizes=tuple(len(rows) for rows in parts.rows),
-        clip_norm=bound if np.isfinite(bound) else 1.0,
-        epsilon=_budgets(experiment.epsilon, parts.names),
+        clip_norm=clip_norm(problem, mapped),
+        epsilon=budgets(experiment.epsilon, parts.names),
         delta=experiment.delta,
         topology=topology,
         params=problem.model.init(jax.random.key(experiment.seed)),
@@ -82,7 +81,8 @@ def _load(experiment: Experiment, data_dir: Path | None) -> Table:
     )
 
 
-def _features(experiment: Experiment, table: Table) -> FeatureMap:
+def feature_map(experiment: Experiment, table: Table) -> FeatureMap:
+    """The experiment's map of records to features, made of what is public about the table."""
     declared = None
     if experiment.public_rows is not None:
         _check.one_of("public_rows", experiment.public_rows, ("test",))
@@ -97,7 +97,8 @@ def _features(experiment: Experiment, table: Table) -> FeatureMap:
     return features.pipeline(experiment.features or default, table, options)
 
 
-def _problem(experiment: Experiment, table: Table, dim: int) -> Problem:
+def problem_of(experiment: Experiment, table: Table, dim: int) -> Problem:
+    """Model, loss and penalty of the experiment, for records of `dim` features."""
     loss = loss_for(experiment.loss or LOSSES[table.task], len(table.classes))
     penalty = _penalty(experiment)
     model: Model = linear(dim, loss.outputs)
@@ -119,7 +120,13 @@ def _penalty(experiment: Experiment) -> Penalty:
     return choices[_check.one_of("penalty", experiment.penalty, choices)]()
 
 
-def _budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...]) -> tuple[float, ...]:
+def clip_norm(problem: Problem, mapped: FeatureMap) -> float:
+    """What a record's gradient is clipped to: its bound where features have one, else 1."""
+    bound = gradient_bound(problem, mapped.norm_bound)
+    return bound if np.isfinite(bound) else 1.0
+
+
+def budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...]) -> tuple[float, ...]:
     """Each owner's budget. By name nobody can get another's; a name too many or too few is an error."""
     if isinstance(epsilon, dict):
         for name in set(names) ^ set(epsilon):

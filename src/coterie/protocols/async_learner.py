@@ -157,6 +157,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         params=task.params,
         schedule=schedule,
         claim=_claim(task, settings, plan),
+        learner=True,
     )
 
 

@@ -25,24 +25,25 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
     """The page as text. `checksums`: SHA-256 of the files that it was made from, by name."""
     title = f"{PurePath(run.facts['data']).stem}, {run.facts['protocol']}"
     sections = (
-        _section("Result over " + run.facts["step"] + "s", _curve(run), "wide"),
+        section("Result over " + run.facts["step"] + "s", _curve(run), "wide"),
         claims_section(run.privacy),
         statement_section(run.privacy),
-        _section("Each owner's budget", _gauges(run), "wide long"),
-        _section("Who talks to whom", _network(run)),
-        _section("Who owns what", _partition(run)),
-        _section("Settings", _settings(run), "long"),
-        _section("Provenance", _provenance(run, checksums), "long"),
+        section("Each owner's budget", _gauges(run), "wide long"),
+        section("Who talks to whom", _network(run)),
+        section("Who owns what", _partition(run)),
+        section("Settings", _settings(run), "long"),
+        section("Provenance", _provenance(run, checksums), "long"),
     )
     body = tag(
         "main",
         tag("header", tag("h1", name(title)), lead(run, ORACLE), verdict(run.privacy), _about_oracles()),
         tag("div", *sections, class_="grid"),
     )
-    return f"<!DOCTYPE html>\n{tag('html', _head(title), tag('body', body), lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', head(title), tag('body', body), lang='en')}\n"
 
 
-def _head(title: str) -> Markup:
+def head(title: str) -> Markup:
+    """What a page of ours begins with: its title, its style, and no way to fetch anything."""
     # The policy forbids scripts and every request, should a mistake ever let one onto the page.
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     return tag(
@@ -56,7 +57,8 @@ def _head(title: str) -> Markup:
     )
 
 
-def _section(title: str, content: object, kind: str | None = None) -> Markup:
+def section(title: str, content: object, kind: str | None = None) -> Markup:
+    """One box of the page."""
     return tag("section", tag("h2", title), content, class_=kind)
 
 
@@ -152,7 +154,7 @@ def _settings(run: Run) -> Markup:
     }
     chosen = {f"{run.facts['step']}s": f"{run.facts['rounds']:,}", "messages": f"{run.facts['messages']:,}"}
     note = "As in experiment.toml; what is not listed was left to the data or the protocol."
-    return join([_pairs({key: _setting(key, value) for key, value in rows.items()} | chosen, "short"),
+    return join([pairs({key: _setting(key, value) for key, value in rows.items()} | chosen, "short"),
                  tag("p", note, class_="soft")])  # fmt: skip
 
 
@@ -178,10 +180,11 @@ def _provenance(run: Run, checksums: Mapping[str, str]) -> Markup:
         )
     else:
         rows |= {f"SHA-256 of {file}": tag("code", digest) for file, digest in run.data_checksums.items()}
-    return _pairs(rows)
+    return pairs(rows)
 
 
-def _pairs(rows: Mapping[str, object], kind: str | None = None) -> Markup:
+def pairs(rows: Mapping[str, object], kind: str | None = None) -> Markup:
+    """Names and their values."""
     return tag(
         "dl", *(tag("div", tag("dt", key), tag("dd", value)) for key, value in rows.items()), class_=kind
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from coterie._types import PyTree
 from coterie.engines.federate.wire import Message
 
 
@@ -64,4 +65,8 @@ class Machine(Protocol):
     @property
     def status(self) -> Status:
         """Where the party stands."""
+        ...
+
+    def model(self) -> PyTree | None:
+        """The model as this party knows it; None where it knows none."""
         ...

@@ -163,6 +163,22 @@ class RegisterSide:
         return _host(functions.model(register))
 
 
+def message_layout(program: Program, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct) -> wire.Layout:
+    """What an owner's message looks like, for parties without records. `x`, `y`: shapes of a few records."""
+    static = _Static(program.functions, program.plan.sampler)
+    now = _context(_fixed(program, 0), 1, 0, _NO_KEY)
+    held = _Held(x, y, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
+    start = jax.eval_shape(partial(_start, static), program.params, now)
+    noise = program.plan.noise_like
+    if isinstance(program.functions, Rounds):
+        message, _ = jax.eval_shape(partial(_emit_round, static), start, held, noise, now, now.key)
+    else:
+        register = jax.eval_shape(partial(_open, static), program.params, program.numbers)
+        query = jax.eval_shape(partial(_ask, static), register, now)
+        message, _ = jax.eval_shape(partial(_emit_visit, static), start, query, held, noise, now, now.key)
+    return wire.layout(message)
+
+
 def _fixed(program: Program, owner: int) -> _Fixed:
     return _Fixed(
         owner=jnp.int32(owner),

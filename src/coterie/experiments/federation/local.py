@@ -1,0 +1,134 @@
+"""All parties of a network as processes of this machine: a trial of the real thing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.experiments.federation import agreement as agreements
+from coterie.experiments.federation import party as parties
+from coterie.experiments.federation.agreement import HUBS
+
+LOG = "node.log"
+_PATIENCE = 20.0  # seconds that a party gets to finish its step when it is told to stop
+_LINES = 3  # of its log that are shown of a party that failed
+
+
+@dataclass(frozen=True)
+class Network:
+    """Running parties."""
+
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]]
+
+    def running(self) -> bool:
+        """Whether any party still runs; one that failed stops nobody but itself."""
+        return any(process.poll() is None for process in self.processes.values())
+
+    def failed(self) -> tuple[str, ...]:
+        """Parties that ended with an error."""
+        return tuple(name for name, process in self.processes.items() if process.poll() not in (None, 0))
+
+    def outcome(self) -> dict[str, Any]:
+        """What became of each party."""
+        found = []
+        for name, process in self.processes.items():
+            place = self.folder / "parties" / name
+            result = _json(place / "result" / "result.json") if process.poll() == 0 else None
+            lines = [] if result else (place / LOG).read_text(errors="replace").splitlines()[-_LINES:]
+            found.append({"name": name, "exit": process.poll(), "result": result, "log": lines})
+        return {"finished": not self.failed(), "parties": found}
+
+
+@contextmanager
+def started(folder: Path, data: Path, injected_seed: int | None = None) -> Iterator[Network]:
+    """Start every party; on the way out, however that comes, all of them are stopped."""
+    names = _parties(folder)
+    commands = {name: _command(folder, data, name, injected_seed) for name in names}
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name, command in commands.items():
+            with (folder / "parties" / name / LOG).open("ab") as log:
+                # A session of its own: Ctrl-C reaches this process alone, which then stops them in order.
+                processes[name] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        yield Network(folder, processes)
+    finally:
+        _stop(processes)
+
+
+def status(folder: Path) -> list[dict[str, Any]]:
+    """The last snapshot of each party on this machine; one that never ran has only its name."""
+    return [
+        _json(folder / "parties" / name / "status.json") or {"name": name, "state": "not started"}
+        for name in _parties(folder)
+    ]
+
+
+def words(outcome: dict[str, Any]) -> str:
+    """What became of each party, to read."""
+    lines = []
+    for one in outcome["parties"]:
+        result = one["result"]
+        if result is None:
+            lines.append(f"{one['name']}: exit status {one['exit']}")
+            lines += [f"    {line}" for line in one["log"]]
+        elif result["certified_epsilon"] is None:
+            lines.append(f"{one['name']}: finished")
+        else:
+            lines.append(
+                f"{one['name']}: finished, ε = {result['spent_epsilon']:.4g} of {result['budget_epsilon']:g} spent, "
+                f"report in {result['out']}"
+            )
+    return "\n".join(lines)
+
+
+def _parties(folder: Path) -> list[str]:
+    agreement = agreements.read(folder / "agreement.json")
+    hubs = [name for name in HUBS if (folder / "parties" / name / parties.NAME).exists()]
+    return [*hubs, *agreement.owners]
+
+
+def _command(folder: Path, data: Path, name: str, injected_seed: int | None) -> list[str]:
+    command = [sys.executable, "-m", "coterie", "node", str(folder / "parties" / name)]
+    if name not in HUBS:
+        command += ["--data", str(_file(data, name))]
+    return command if injected_seed is None else [*command, "--injected-seed", str(injected_seed)]
+
+
+def _file(data: Path, name: str) -> Path:
+    for kind in (".csv", ".parquet", ".npz"):
+        if (data / f"{name}{kind}").exists():
+            return data / f"{name}{kind}"
+    raise InputError(
+        f"data={str(data)!r}: has no {name}.csv, .parquet or .npz. Give a folder with each owner's file."
+    )
+
+
+def _stop(processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    for process in processes.values():
+        if process.poll() is None:
+            process.terminate()
+    deadline = time.monotonic() + _PATIENCE
+    for process in processes.values():
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # not there yet

@@ -1,0 +1,257 @@
+"""One party's whole run: check everything, join, train, and write down what came of it.
+
+Guarantee: an owner's records are read here, by this installed program, and nothing made of them leaves but through
+`release.Outlet`, which charges the owner's ledger first. Files stay in the party's own folder.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.accounting.ledger import Ledger, data_hash
+from coterie.engines.federate import randomness, trust
+from coterie.engines.federate.drive import Driver, Terms, Transport
+from coterie.engines.federate.journal import Journal
+from coterie.engines.federate.machine import Machine
+from coterie.engines.federate.release import Outlet
+from coterie.engines.federate.side import Records, RegisterSide, RoundsSide, VisitSide
+from coterie.engines.federate.wire import OVERHEAD
+from coterie.errors import InputError
+from coterie.experiments.federation import agreement as agreements
+from coterie.experiments.federation.collaboration import Collaboration, collaboration
+from coterie.experiments.federation.party import Party
+from coterie.problems.datasets.schema import Rows
+from coterie.program import Rounds
+
+if TYPE_CHECKING:
+    from coterie.accounting import Certificate
+
+Log = Callable[[str], None]
+LINGER = 60.0  # seconds that a finished party waits for those who are behind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a party has when its part is over."""
+
+    party: Party
+    collaboration: Collaboration
+    finished: bool  # False: it was stopped, and goes on where it is when it is started again
+    model: PyTree | None
+    spent: Certificate | None  # by the owner's ledger; None for a party without records
+    charged: int  # releases of this run that are in the ledger
+    status: Mapping[str, Any]  # the last snapshot
+    records: Records | None
+
+
+def run(
+    party: Party,
+    data: Path | None,
+    *,
+    log: Log,
+    stop: Callable[[], bool],
+    injected_seed: int | None = None,
+    linger: float = LINGER,
+) -> Outcome:
+    """Take part until the run is over, or until told to stop.
+
+    `injected_seed` takes the simulator's noise in place of the owner's own: for comparison in tests alone, for who
+    knows the seed can take the noise off again.
+    """
+    planned = collaboration(agreements.read(party.agreement))
+    if party.name not in planned.parties:
+        raise InputError(
+            f"name={party.name!r}: the agreement does not know this party. Parties: {', '.join(planned.parties)}."
+        )
+    identity = trust.identity(party.folder, party.name)
+    with ExitStack() as held:
+        journal = held.enter_context(Journal.open(party.journal))
+        if party.name == planned.hub:
+            if data is not None:
+                raise InputError(f"data={str(data)!r}: the {planned.hub} has no records. Leave --data out.")
+            machine, owner = _hub(planned, journal, follow_schedule=injected_seed is not None), None
+        else:
+            owner = _owner(party, planned, _records(party, planned, data), journal, injected_seed, held, log)
+            machine = owner.machine
+        driver = Driver(
+            machine,
+            _transport(party, planned, identity),
+            Terms(planned.agreement.digest, longest(planned), linger),
+            log=log,
+            status=party.status,
+            public=owner.public if owner else dict,
+            stop=stop,
+        )
+        log(f"{party.name} joins run {planned.agreement.run[:8]} of {planned.agreement.name!r}")
+        finished = driver.run()
+        return Outcome(
+            party=party,
+            collaboration=planned,
+            finished=finished,
+            model=machine.model() if finished else None,
+            spent=owner.outlet.spent() if owner else None,
+            charged=owner.outlet.turns() if owner else 0,
+            status=driver.snapshot("finished" if finished else "stopped"),
+            records=owner.records if owner else None,
+        )
+
+
+@dataclass(frozen=True)
+class _Owner:
+    machine: Machine
+    outlet: Outlet
+    records: Records
+    budget: float
+
+    def public(self) -> dict[str, Any]:
+        """For the status file: how many releases were charged. Its cost in ε follows from the public plan."""
+        return {"releases": self.outlet.turns(), "epsilon_budget": self.budget}
+
+
+def _owner(
+    party: Party,
+    planned: Collaboration,
+    rows: Rows,
+    journal: Journal,
+    injected_seed: int | None,
+    held: ExitStack,
+    log: Log,
+) -> _Owner:
+    program, at = planned.program, planned.agreement.owners.index(party.name)
+    epsilon = planned.task.epsilon[at] if party.epsilon is None else party.epsilon
+    ledger = held.enter_context(
+        Ledger.open(
+            party.ledger,
+            data_hash=data_hash(rows.x, rows.y),
+            epsilon=epsilon,
+            delta=planned.task.delta if party.delta is None else party.delta,
+            relation=program.plan.relation,
+        )
+    )
+    outlet = Outlet(ledger, planned.agreement.run, program.plan, at, planned.messages(at))
+    if not outlet.affordable:
+        log(
+            f"budget: ε = {ledger.spent().epsilon:.4g} of {epsilon:g} is spent on these records; this run needs more "
+            "than is left. The owner releases what it can, then only passes on what others released."
+        )
+    records = Records(planned.features.apply(rows.x), rows.y)
+    source = (
+        randomness.source(party.generator, program.plan, at)
+        if injected_seed is None
+        else randomness.injected(program.plan, injected_seed, at)
+    )
+    if injected_seed is not None:
+        log("TEST NOISE: whoever knows the seed can take it off again. Never use it on records that matter.")
+    return _Owner(_machine(planned, at, records, source, outlet, journal), outlet, records, epsilon)
+
+
+def _machine(
+    planned: Collaboration,
+    at: int,
+    records: Records,
+    source: randomness.Source,
+    outlet: Outlet,
+    journal: Journal,
+) -> Machine:
+    program, agreement = planned.program, planned.agreement
+    if isinstance(program.functions, Rounds):
+        side = RoundsSide(program, at, records, source)
+        if planned.hub:
+            from coterie.engines.federate.hub import HubOwner
+
+            return HubOwner(int(program.schedule), side, outlet, journal, agreement.patience)
+        from coterie.engines.federate.rounds import RoundsOwner, Setting
+
+        setting = Setting(
+            names=agreement.owners,
+            view=planned.view(at),
+            rounds=int(program.schedule),
+            debiased=program.debiased,
+            patience=agreement.patience,
+        )
+        return RoundsOwner(setting, side, outlet, journal)
+    visit = VisitSide(program, at, records, source)
+    if planned.hub:
+        from coterie.engines.federate.learner import Visitor
+
+        # The owner's own clock: waiting times of a Poisson process, drawn here and told to nobody.
+        clock = partial(random.SystemRandom().expovariate, agreement.clock)
+        return Visitor(visit, outlet, journal, clock, agreement.patience, len(np.asarray(program.schedule)))
+    from coterie.engines.federate.walk import Walker
+
+    return Walker(
+        visit, RegisterSide(program), outlet, journal, agreement.owners, at, agreement.patience, program
+    )
+
+
+def _hub(planned: Collaboration, journal: Journal, follow_schedule: bool) -> Machine:
+    program, agreement = planned.program, planned.agreement
+    if program.learner:
+        from coterie.engines.federate.learner import Learner
+
+        return Learner(
+            RegisterSide(program),
+            journal,
+            agreement.owners,
+            agreement.patience,
+            ticks=len(np.asarray(program.schedule)),
+            releases=program.plan.releases,
+            layout=planned.layout,
+            schedule=np.asarray(program.schedule).tolist() if follow_schedule else None,
+        )
+    from coterie.engines.federate.hub import Aggregator
+
+    assert program.aggregate is not None
+    return Aggregator(
+        names=agreement.owners,
+        weights=program.aggregate,
+        quorum=program.plan.quorum,
+        rounds=int(program.schedule),
+        layout=planned.layout,
+        journal=journal,
+        patience=agreement.patience,
+    )
+
+
+def _records(party: Party, planned: Collaboration, data: Path | None) -> Rows:
+    if data is None:
+        raise InputError("data=None: name the file with this owner's records (--data FILE).")
+    agreement = planned.agreement
+    rows, expected = agreement.schema.read(data), agreement.sizes[party.name]
+    if len(rows.y) != expected:
+        raise InputError(
+            f"data={str(data)!r}: has {len(rows.y)} records, the agreement says {expected} for {party.name!r}. "
+            "Bring exactly these, or ask for a new agreement."
+        )
+    return rows
+
+
+def _transport(party: Party, planned: Collaboration, identity: trust.Identity) -> Transport:
+    from coterie.engines.federate.zenoh import ZenohTransport
+
+    return ZenohTransport(
+        identity,
+        run=planned.agreement.run,
+        admitted=planned.peers(party.name),
+        listen=party.listen,
+        peers={name: where for name, where in party.peers.items() if name in planned.peers(party.name)},
+        router=party.router,
+        longest=longest(planned),
+    )
+
+
+def longest(planned: Collaboration) -> int:
+    """The most bytes of a frame of this run: a message or a register, and a little beside it."""
+    program, widest = planned.program, planned.layout.size
+    if not isinstance(program.functions, Rounds):
+        widest = max(widest, RegisterSide(program).layout.size)
+    return widest + 4 * OVERHEAD
