@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,17 @@ from coterie.engines.federate.side import Records, RoundsSide
 from coterie.engines.federate.wire import Kind
 from coterie.engines.simulate import simulate
 from coterie.errors import BudgetError, InputError
+from coterie.program import Program
 from coterie.protocols import build
+from coterie.protocols.task import Task
 from coterie.topologies.neighbourhood import neighbourhood
 
 DIM, SEED, DELTA = 3, 5, 1e-4
 EPSILON = 2.0
 PATIENCE = Patience(wait=5.0, retry=0.5)
 RUN = "run"
+_PROGRAMS: dict[tuple, Program] = {}  # calibrating and compiling take longer than the runs
+_SIMULATED: dict[tuple, np.ndarray] = {}
 
 
 class SpySide:
@@ -71,17 +76,31 @@ class World:
         self.names = [f"owner-{i}" for i in range(owners)]
         self.shards = worlds.shards(self.sizes, DIM)
         self.topology = topologies.build(topology, owners, **(options or {}))
-        task = worlds.task(self.sizes, DIM, epsilon=EPSILON, delta=DELTA)
-        task = task.__class__(**{**vars(task), "topology": self.topology})
         given = {"rounds": rounds} if protocol in ("dual_averaging", "push_sum") else {}
-        self.program = build(protocol, task, {**given, **(settings or {})}, "certified")
+        self._built = (protocol, owners, topology, *_pairs(options), "|", *_pairs(given | (settings or {})))
+        self.program = _PROGRAMS.get(self._built) or _PROGRAMS.setdefault(
+            self._built, build(protocol, self._task(), given | (settings or {}), "certified")
+        )
         self.rounds = int(self.program.schedule)
         self.notes: dict[str, dict[int, tuple[Any, Any]]] = {name: {} for name in self.names}
         self.limits: dict[str, int] = {}  # releases after which an owner's budget is spent
         self.full: dict[str, int] = {}  # writes after which an owner's disk is full
         self.trip: Callable[[str], None] = lambda name: None  # called around every durable write
 
-    def simulated(self) -> Any:
+    def _task(self) -> Task:
+        return replace(
+            worlds.task(self.sizes, DIM, epsilon=EPSILON, delta=DELTA, topology="complete"),
+            topology=self.topology,
+        )
+
+    def simulated(self) -> np.ndarray:
+        """The owners' models, as `simulate` has them."""
+        key = (*self._built, self.gossip)
+        if key not in _SIMULATED:
+            _SIMULATED[key] = np.asarray(self._simulated())
+        return _SIMULATED[key]
+
+    def _simulated(self) -> Any:
         if self.program.aggregate is not None:
             mixer = topologies.aggregate(self.program.aggregate)
         else:
@@ -206,6 +225,10 @@ class World:
                 else:
                     assert stored is None
             return ledger.spent()
+
+
+def _pairs(options: dict[str, Any] | None) -> tuple:
+    return tuple(sorted((options or {}).items()))
 
 
 def _flat(tree: Any) -> np.ndarray:

@@ -32,7 +32,7 @@ def test_real_owners_compute_what_simulate_does(tmp_path, protocol, options):
     with world.network() as network:
         network.run(100.0)
         assert not network.refused
-        close(world.models(network), np.asarray(world.simulated()))
+        close(world.models(network), world.simulated())
     world.check(network)
 
 
@@ -41,6 +41,6 @@ def test_loss_doubling_delay_and_disorder_change_nothing(tmp_path, protocol, opt
     world = World(tmp_path, protocol, **options)
     with world.network(link=ROUGH, seed=1) as network:
         network.run(1000.0)
-        close(world.models(network), np.asarray(world.simulated()))
+        close(world.models(network), world.simulated())
         assert all(not machine.status.note for machine in network.machines.values())
     world.check(network)

@@ -80,3 +80,11 @@ def test_a_flow_missed_at_one_end_is_made_up_by_its_gain():
             x, before = new, x
         assert abs(owed) > 1e-3
         assert x.sum() + owed == pytest.approx(x0.sum(), abs=1e-12)
+
+
+def test_nobody_gets_beyond_where_all_have_joined_without_everyone():
+    path = [view.joined for view in views("ring", 7, {}, 1)]
+    assert path == [3] * 7
+    assert [view.joined for view in views("star", 5, {}, 1)] == [1, 2, 2, 2, 2]
+    assert [view.joined for view in views("complete", 4, {}, 1)] == [1] * 4
+    assert [view.joined for view in views("one_peer_exponential", 8, {}, 1)] == [3] * 8

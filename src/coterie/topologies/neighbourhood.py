@@ -41,6 +41,7 @@ class Neighbourhood:
     gossip_steps: int  # in a round
     balanced: bool
     hops: tuple[Hop, ...]  # one after the other, repeated for ever
+    joined: int  # the place whose value everyone's first value has entered: nobody gets there before all have come
 
     def hop(self, place: int) -> Hop:
         """The gossip step at this place, counted from 0 over all rounds."""
@@ -75,7 +76,21 @@ def neighbourhood(
         for place in range(repeat)
         for k in (place % gossip_steps,)
     ]
-    return Neighbourhood(gossip_steps, balanced, tuple(hops))
+    return Neighbourhood(gossip_steps, balanced, tuple(hops), _joined(topology, owner))
+
+
+def _joined(topology: Topology, owner: int) -> int:
+    """How many steps it takes until something of everyone has reached the owner."""
+    _ = topology.window  # an error if it never does
+    reached = np.eye(topology.owners, dtype=bool)  # [target, source]
+    place = 0
+    while not reached[owner].all():
+        edges = topology.schedule[place % topology.period]
+        live = edges.weight > 0
+        before = reached.copy()
+        np.logical_or.at(reached, edges.target[live], before[edges.source[live]])
+        place += 1
+    return place
 
 
 def _view(edges: Edges, owner: int) -> tuple[dict[int, float], tuple[int, ...], float]:

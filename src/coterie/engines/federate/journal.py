@@ -109,16 +109,18 @@ def _configure(connection: sqlite3.Connection) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if (application, version) != (_APPLICATION, _VERSION) and (application or version or tables):
+    known = (application, version) == (_APPLICATION, _VERSION)
+    if not known and (application or version or tables):
         raise sqlite3.DatabaseError("another program's file")
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # two processes of one party would speak twice
     if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
         raise sqlite3.OperationalError("the file system does not support WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.executescript(
-        f"BEGIN IMMEDIATE; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
-        "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID; COMMIT;"
-    )
+    if not known:
+        connection.executescript(
+            f"BEGIN IMMEDIATE; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+            "CREATE TABLE entries (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID; COMMIT;"
+        )
 
 
 @contextmanager

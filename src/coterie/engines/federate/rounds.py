@@ -4,7 +4,7 @@ A *place* is one gossip step of one round, counted from 0 over the whole run. At
 neighbours its value (at the first of a round: its release) and takes in those of others. Every value is on its
 sender's disk before it leaves, and whoever misses one asks for it, so that loss, doubling and disorder are harmless.
 
-The run begins when every neighbour has come. From then on a neighbour that is silent for `patience.wait` (twice that,
+The run begins when everyone has come. From then on a neighbour that is silent for `patience.wait` (twice that,
 while it answers) is gone on without, until it speaks again; what it owes is made up later (`exchange`). An owner that
 hears nobody, or whose protocol cannot bear a missing value, pauses instead and says so.
 """
@@ -171,7 +171,8 @@ class RoundsOwner:
             self._debts.came(place, source, exchange.made_up(hop, balanced, own, source, value))
 
     def _denied(self, source: int, place: int) -> None:
-        """Its owner has forgotten the value, or never had one."""
+        """Its owner has forgotten the value, or will never have one."""
+        self._peers[source].absent = True
         if place < self._place:
             if self._debts.open(place, source):
                 self._debts.drop(place, source)
@@ -180,16 +181,15 @@ class RoundsOwner:
 
     def _tell(self, place: int, peer: int) -> list[Out]:
         """The value that was asked for; the newest, as a sign of life, where it is still to be made."""
-        place = min(place, self._place)
-        if peer not in self._view.hop(place).tells:
-            return []
+        if place > self._place and not self._silent:
+            place = self._place
+            if peer not in self._view.hop(place).tells:
+                return []
         step, sub = place // self._gossip + 1, place % self._gossip
         name, value = self._setting.names[peer], self._value(place)
-        if value is not None:
-            return [Out(name, Message(Kind.VALUE, step, sub, value.tobytes()))]
-        if place == self._place and not self._silent:
-            return []
-        return [Out(name, Message(Kind.REFUSAL, step, sub, b"not there any more"))]
+        if value is None:
+            return [Out(name, Message(Kind.REFUSAL, step, sub, b"not to be had any more"))]
+        return [Out(name, Message(Kind.VALUE, step, sub, value.tobytes()))]
 
     def _value(self, place: int) -> np.ndarray | None:
         """The own value at a place, from memory, ledger or journal."""
@@ -216,7 +216,7 @@ class RoundsOwner:
         return [one for one in self._view.hop(self._place).hears if one not in heard]
 
     def _may_skip(self, missing: list[int]) -> bool:
-        if self._place == 0 or not (self._view.balanced or self._setting.debiased):
+        if self._place < self._view.joined or not (self._view.balanced or self._setting.debiased):
             return False
         waiting = [one for one in missing if not self._given_up(one)]
         return not waiting and not self._alone()
@@ -230,7 +230,7 @@ class RoundsOwner:
 
     def _alone(self) -> bool:
         """Whether nobody was heard for a whole turn of the schedule: to go on would be to train by itself."""
-        if any(self._inbox.get(self._place, {})) or any(place == self._place for place, _ in self._never):
+        if self._inbox.get(self._place) or any(place == self._place for place, _ in self._never):
             return False
         return self._place - self._company >= len(self._view.hops) - 1
 
@@ -366,8 +366,8 @@ class RoundsOwner:
         if self._silent:
             notes.append("takes part no more: this protocol does not mix without releasing")
         elif not self.done and (missing := self._missing()):
-            if self._place == 0:
-                notes.append("waits for all neighbours to come")
+            if self._place < self._view.joined:
+                notes.append("waits for all owners to come")
             elif not (self._view.balanced or self._setting.debiased):
                 notes.append("paused until all neighbours are heard: links of one direction, and no weights")
             elif self._alone() and all(self._given_up(one) for one in missing):
