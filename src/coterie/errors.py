@@ -2,7 +2,8 @@
 
 CoterieError
 ├── InputError      an argument, file, graph or data set is not usable        (exit status 2)
-└── BudgetError     what was asked for would cost more than the owner allows  (exit status 3)
+├── BudgetError     what was asked for would cost more than the owner allows  (exit status 3)
+└── ProcessError    a process that the run needs cannot be reached, or died   (exit status 4)
 
 A message is one line that names the argument, its value, the bound and the remedy.
 """
@@ -22,3 +23,9 @@ class BudgetError(CoterieError):
     """What was asked for would cost more privacy than the owner allows."""
 
     exit_status = 3
+
+
+class ProcessError(CoterieError):
+    """A process that the run needs cannot be reached, or died."""
+
+    exit_status = 4

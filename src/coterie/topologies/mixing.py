@@ -36,8 +36,26 @@ from coterie.topologies.weights import Edges
 
 Kernel = Callable[[PyTree, Array, Array], Array]  # (arrays, one leaf, index into the period) -> mixed leaf
 
+AXIS = "owners"  # of the mesh, where owners are spread over devices (`topologies.crossing`)
 _UNROLL = 32  # in-neighbours; a scan takes about twice as long, but its program does not grow with them
 _PADDING = 4  # a padded gather entry costs a third to an eighth of a segment-sum edge (table above)
+
+
+class Neighbours(NamedTuple):
+    """Whom each owner hears."""
+
+    sources: Array  # (period, widest, owners) rows of messages
+    weights: Array
+    fetch: dict[int, Array]  # rows that live on other devices, see `_with_fetched`; empty where all are here
+
+
+class Links(NamedTuple):
+    """Who speaks to whom, sorted by target."""
+
+    sources: Array  # (period, longest) rows of messages
+    targets: Array
+    weights: Array
+    fetch: dict[int, Array]  # as for `Neighbours`
 
 
 class Mixer(NamedTuple):
@@ -88,8 +106,8 @@ def _kernel(topology: Topology) -> tuple[Kernel, PyTree]:
     return _gather, _padded_neighbours(topology, widest)
 
 
-def _padded_neighbours(topology: Topology, widest: int) -> tuple[Array, Array]:
-    """(period, widest, owners) sources and weights; padding hears the owner itself with weight zero."""
+def _padded_neighbours(topology: Topology, widest: int) -> Neighbours:
+    """Padding hears the owner itself with weight zero."""
     shape = (topology.period, widest, topology.owners)
     sources = np.broadcast_to(np.arange(topology.owners, dtype=np.int32), shape).copy()
     weights = np.zeros(shape, np.float32)
@@ -100,18 +118,18 @@ def _padded_neighbours(topology: Topology, widest: int) -> tuple[Array, Array]:
         )  # sorted by target
         sources[t, place, edges.target] = edges.source
         weights[t, place, edges.target] = _single(edges)
-    return jnp.asarray(sources), jnp.asarray(weights)
+    return Neighbours(jnp.asarray(sources), jnp.asarray(weights), {})
 
 
-def _padded_edges(topology: Topology, longest: int) -> tuple[Array, Array, Array]:
-    """(period, longest) sources, targets, weights; padding goes to the last owner: targets stay sorted."""
+def _padded_edges(topology: Topology, longest: int) -> Links:
+    """Padding goes to the last owner: targets stay sorted."""
     sources = np.full((topology.period, longest), topology.owners - 1, np.int32)
     targets, weights = sources.copy(), np.zeros(sources.shape, np.float32)
     for t, edges in enumerate(topology.schedule):
         place = slice(len(edges.source))
         sources[t, place], targets[t, place] = edges.source, edges.target
         weights[t, place] = _single(edges)
-    return jnp.asarray(sources), jnp.asarray(targets), jnp.asarray(weights)
+    return Links(jnp.asarray(sources), jnp.asarray(targets), jnp.asarray(weights), {})
 
 
 def _single(edges: Edges) -> np.ndarray:
@@ -136,25 +154,42 @@ def is_average(topology: Topology) -> bool:
     )
 
 
-def _gather(arrays: PyTree, leaf: Array, index: Array) -> Array:
-    sources, weights = (_pick(a, index) for a in arrays)
+def _gather(arrays: Neighbours, leaf: Array, index: Array) -> Array:
+    sources, weights = _pick(arrays.sources, index), _pick(arrays.weights, index)
+    rows = _with_fetched(leaf, arrays.fetch, index)
     if len(sources) > _UNROLL:
 
         def heard(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
-            return total + _scaled(one[1], leaf[one[0]]), None
+            return total + _scaled(one[1], rows[one[0]]), None
 
         return jax.lax.scan(heard, jnp.zeros_like(leaf), (sources, weights))[0]
-    total = _scaled(weights[0], leaf[sources[0]])
+    total = _scaled(weights[0], rows[sources[0]])
     for k in range(1, len(sources)):
-        total = total + _scaled(weights[k], leaf[sources[k]])
+        total = total + _scaled(weights[k], rows[sources[k]])
     return total
 
 
-def _segments(arrays: PyTree, leaf: Array, index: Array) -> Array:
-    sources, targets, weights = (_pick(a, index) for a in arrays)
+def _segments(arrays: Links, leaf: Array, index: Array) -> Array:
+    sources, targets, weights = (_pick(a, index) for a in arrays[:3])
+    rows = _with_fetched(leaf, arrays.fetch, index)
     return jax.ops.segment_sum(
-        _scaled(weights, leaf[sources]), targets, leaf.shape[0], indices_are_sorted=True
+        _scaled(weights, rows[sources]), targets, leaf.shape[0], indices_are_sorted=True
     )
+
+
+def _with_fetched(leaf: Array, fetch: dict[int, Array], index: Array) -> Array:
+    """The rows here, then those that come from the device `hop` places on, for each hop of `fetch`.
+
+    `fetch[hop]` are the rows that this device sends to the one `hop` places before it.
+    """
+    if not fetch:
+        return leaf
+    devices = jax.lax.axis_size(AXIS)
+    others = [
+        jax.lax.ppermute(leaf[_pick(rows, index)], AXIS, [(p, (p - hop) % devices) for p in range(devices)])
+        for hop, rows in fetch.items()
+    ]
+    return jnp.concatenate([leaf, *others])
 
 
 def _pick(array: Array, index: Array) -> Array:
