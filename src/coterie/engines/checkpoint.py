@@ -1,0 +1,117 @@
+"""A run's state in one file, from which it goes on to the same result. Only whole files ever carry the name.
+
+It holds private states: it belongs where the records are. Nothing in it is a release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.errors import InputError
+from coterie.program import Program, Shards
+from coterie.topologies.mixing import Mixer
+
+_FIRST = b"coterie checkpoint 1\n"
+
+
+def digest(program: Program, shards: Shards, mixer: Mixer | None, settings: Any) -> str:
+    """SHA-256 over all that decides a run: program, plan, records, topology and settings; not over where it runs."""
+    plan, functions = program.plan, program.functions
+    words = [
+        functions.emit.__module__,
+        functions.emit.__qualname__,
+        plan.sampler,
+        plan.noise,
+        plan.releases,
+        program.claim,
+        settings,
+    ]
+    found = hashlib.sha256(repr(words).encode())
+    links = () if mixer is None else mixer.arrays
+    numbers = (program.numbers, program.params, program.schedule, plan.noise_scale, links, shards)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(numbers)[0]:
+        values = np.ascontiguousarray(leaf)
+        found.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}".encode())
+        found.update(values.data)
+    return found.hexdigest()
+
+
+def write(path: Path, mark: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write beside the place, flush to the disk, and rename: a crash leaves the old file or the new one."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    content = file.getvalue()
+    header = json.dumps({"settings": mark, "sha256": hashlib.sha256(content).hexdigest()}).encode()
+    staging = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staging.open("wb") as out:
+            out.write(_FIRST + header + b"\n" + content)
+            out.flush()
+            os.fsync(out.fileno())
+        staging.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise InputError(
+            f"checkpoint={str(path)!r}: cannot be written ({error.strerror}). Name another."
+        ) from error
+    finally:
+        staging.unlink(missing_ok=True)
+
+
+def read(path: Path, mark: str) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint that belongs to these settings; anything else is an error."""
+    try:
+        first, header, content = path.read_bytes().split(b"\n", 2)
+    except OSError as error:
+        raise InputError(
+            f"checkpoint={str(path)!r}: cannot be read ({error.strerror}). Leave --resume out to start anew."
+        ) from error
+    except ValueError:
+        first, header, content = b"", b"", b""
+    stated = _stated(header) if first + b"\n" == _FIRST else {}
+    if stated.get("sha256") != hashlib.sha256(content).hexdigest():
+        raise InputError(f"checkpoint={str(path)!r}: is damaged, or no checkpoint. Delete it and start anew.")
+    if stated.get("settings") != mark:
+        raise InputError(
+            f"checkpoint={str(path)!r}: belongs to a run with other records or settings. "
+            "Give the same ones, or name another file."
+        )
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def flat(name: str, tree: PyTree) -> dict[str, np.ndarray]:
+    """A tree's leaves under numbered names."""
+    return {f"{name}.{at}": np.asarray(leaf) for at, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def shaped(name: str, arrays: Mapping[str, np.ndarray], like: PyTree) -> PyTree:
+    """The tree that `flat` wrote, in the structure and types of `like`."""
+    leaves, tree = jax.tree.flatten(like)
+    # NumPy's format has no name for types such as bfloat16 and keeps their bytes alone.
+    return jax.tree.unflatten(
+        tree, [arrays[f"{name}.{at}"].view(np.dtype(leaf.dtype)) for at, leaf in enumerate(leaves)]
+    )
+
+
+def _stated(header: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(header)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
