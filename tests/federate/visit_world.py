@@ -76,8 +76,10 @@ class World:
         self.schedule = [int(one) for one in np.asarray(self.program.schedule)]
         self.budgets = dict.fromkeys(self.names, BUDGET)
         self.full: dict[str, int] = {}  # releases after which an owner's disk is full
-        self.trip: Callable[[str], None] = lambda name: None  # called around every durable write
+        self.trip: Callable[[str, str], None] = lambda name, what: None  # called around every durable write
         self.writes: list[Write] = []
+        self.books: list[list] = []  # what a learner wrote: tick, turns, asked, gone, register
+        self._sides: dict[int, VisitSide] = {}
         self.follow = True  # whether a learner follows the program's schedule
         self.clocks: dict[str, Callable[[], float]] = {}
 
@@ -95,9 +97,12 @@ class World:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[0], model)
 
     def side(self, owner: int) -> VisitSide:
-        count = self.sizes[owner]
-        records = Records(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
-        return VisitSide(self.program, owner, records, injected(self.program.plan, SEED, owner))
+        if owner not in self._sides:  # it keeps nothing of a run, so that a restart may find it again
+            count = self.sizes[owner]
+            records = Records(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
+            keys = injected(self.program.plan, SEED, owner)
+            self._sides[owner] = VisitSide(self.program, owner, records, keys)
+        return self._sides[owner]
 
     def ledger(self, name: str) -> Ledger:
         owner = self.names.index(name)
@@ -161,11 +166,14 @@ class World:
         put = journal.put
 
         def written(entries: Any, drop: tuple[str, ...] = ()) -> None:
-            self.trip(name)
+            what = "register" if "walk" in entries else "state"
+            self.trip(name, f"before {what}")
             put(entries, drop)
             if "walk" in entries:
                 self.writes.append(Write(self.names.index(name), *msgpack.unpackb(entries["walk"])))
-            self.trip(name)
+            if "learner" in entries:
+                self.books.append(msgpack.unpackb(entries["learner"]))
+            self.trip(name, f"after {what}")
 
         journal.put = written  # type: ignore[method-assign]
         if outlet is not None:
@@ -177,9 +185,9 @@ class World:
         def released(step: int, turn: int, body: bytes) -> bytes:
             if outlet.turns() >= self.full.get(name, self.last):
                 raise InputError("ledger: cannot be written (disk full)")
-            self.trip(name)
+            self.trip(name, "before release")
             stored = release(step, turn, body)
-            self.trip(name)
+            self.trip(name, "after release")
             return stored
 
         return released
@@ -252,7 +260,7 @@ class World:
                 assert message.body.endswith(digest)
 
     def check_answers(self, network: Network) -> None:
-        """One version of each answer, and that is the ledger's."""
+        """One version of each answer, and that is the ledger's; the register is made of these, each once."""
         ledgers = self.check_ledgers()
         turns: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         for frame in network.sent:
@@ -260,6 +268,23 @@ class World:
                 assert ledgers[frame.sender][frame.message.step] == frame.message.body
                 turns[frame.sender, frame.message.sub].add(frame.message.body)
         assert all(len(found) == 1 for found in turns.values())
+        start = [0] * len(self.names)
+        before = [0, start, start, [False] * len(self.names), wire.pack(self.register.open())]
+        for book in self.books:
+            assert book[-1] == self._settled(before, book, ledgers)
+            before = book
+
+    def _settled(self, before: list, book: list, ledgers: dict[str, dict[int, bytes]]) -> bytes:
+        """What the register must be after this write of the learner's."""
+        moved = [owner for owner in range(len(self.names)) if book[1][owner] != before[1][owner]]
+        if not moved:
+            return before[-1]
+        (owner,) = moved
+        turn, step = before[1][owner], before[2][owner]
+        assert (book[0], book[1][owner]) == (before[0] + 1, turn + 1)
+        register = wire.unpack(before[-1], self.register.layout)
+        answer = wire.unpack(ledgers[self.names[owner]][step], self.side(owner).layout)
+        return wire.pack(self.register.settle(register, answer, owner, step, turn))
 
 
 def _end(machine: Any) -> End:
@@ -271,11 +296,11 @@ def close(got: Any, expected: Any) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), got, expected)
 
 
-def trips(every: int) -> Callable[[str], None]:
+def trips(every: int) -> Callable[[str, str], None]:
     """Die at every so-many-th moment before or after a durable write."""
     count = 0
 
-    def trip(name: str) -> None:
+    def trip(name: str, what: str) -> None:
         nonlocal count
         count += 1
         if count % every == 0:
@@ -284,14 +309,14 @@ def trips(every: int) -> Callable[[str], None]:
     return trip
 
 
-def dies_at(number: int, who: str | None = None) -> Callable[[str], None]:
-    """Die once, at this moment before or after a durable write (of one party, or of all)."""
+def dies_at(number: int, who: str = "", when: str = "") -> Callable[[str, str], None]:
+    """Die once, at the `number`-th of these moments (all of everybody's, unless told otherwise)."""
     count = 0
 
-    def trip(name: str) -> None:
+    def trip(name: str, what: str) -> None:
         nonlocal count
-        count += who is None or name == who
-        if count == number and (who is None or name == who):
+        count += who in name and when in what
+        if count == number:
             count += 1
             raise Killed
 
