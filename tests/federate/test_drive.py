@@ -14,8 +14,9 @@ import pytest
 from wired import Chorus, until
 
 from coterie.engines.federate import wire
-from coterie.engines.federate.drive import FINISHED, LEAVES, Driver, Refusals, Terms, stopping
+from coterie.engines.federate.drive import FINISHED, LEAVES, Driver, Terms, stopping
 from coterie.engines.federate.machine import Out, Status
+from coterie.engines.federate.refusals import Refusals
 from coterie.engines.federate.wire import Kind, Message
 from coterie.errors import BudgetError
 

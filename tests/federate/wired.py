@@ -46,9 +46,13 @@ SHAPE = wire.layout({"x": np.zeros(8, np.float32)})
 
 
 class Chorus:
-    """The smallest machine: a round ends when the values of all `voices` are there. Others may listen and ask."""
+    """The smallest machine: a round ends when the values of all `voices` are there. Others may speak and ask.
 
-    def __init__(self, name: str, voices: Sequence[str], rounds: int) -> None:
+    With `paced`, rounds end on the clock's ticks, so that a run without end leaves the machine to others.
+    """
+
+    def __init__(self, name: str, voices: Sequence[str], rounds: int, paced: bool = False) -> None:
+        self.paced = paced
         self.voices = [voice for voice in voices if voice != name]
         self.rounds = rounds
         self.step = 0
@@ -64,16 +68,17 @@ class Chorus:
             raise Refused(f"step {message.step}: the agreement has {self.rounds}")
         if message.kind == Kind.WANT:
             return [Out(sender, self._value(message.step))] if message.step <= self.step else []
-        if message.kind != Kind.VALUE or sender not in self.voices:
+        if message.kind != Kind.VALUE:
             raise Refused("unexpected")
         if message.step < self.step or (sender, message.step) in self.heard:
             raise Refused("replayed")
         self.heard[sender, message.step] = float(wire.unpack(message.body, SHAPE)["x"][0])
-        return self._advance()
+        return [] if self.paced else self._advance()
 
     def tick(self, now: float) -> list[Out]:
-        if self.done or now < self._asked + 0.2:
-            return []
+        outs = self._advance()
+        if self.done or outs or now < self._asked + 0.2:
+            return outs
         self._asked = now
         missing = [voice for voice in self.voices if (voice, self.step) not in self.heard]
         return [Out(voice, Message(Kind.WANT, self.step)) for voice in missing]

@@ -13,5 +13,7 @@ memory.py      peers in one process under a virtual clock, with faults injected
 zenoh.py       peers over Eclipse Zenoh with mutual TLS
 trust.py       certificates and who may write what
 inbox.py       what has arrived, bounded for each sender and fair among them
+refusals.py    what was refused, counted, and a log that cannot be flooded
+door.py        who was turned away before a party heard of it
 drive.py       runs a state machine on a transport and the wall clock
 """

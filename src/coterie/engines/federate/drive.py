@@ -22,16 +22,13 @@ from typing import Any, NamedTuple, Protocol
 from coterie.engines.federate import wire
 from coterie.engines.federate.inbox import Inbox
 from coterie.engines.federate.machine import Machine, Out
+from coterie.engines.federate.refusals import ANOTHER, Log, Refusals
 from coterie.engines.federate.wire import Kind, Message, Refused
 
 FINISHED, LEAVES = b"finished", b"leaves"  # why a party says BYE
 _TICK = 0.05  # seconds
-_SECOND = 1.0  # between two status files, two lines of one reason, two greetings of one peer
+_SECOND = 1.0  # between two status files, two farewells, two questions for a greeting
 _WAITING = 256  # frames of one sender
-_REASONS = 32  # that are told apart for one sender; what comes on top is "other"
-_ANOTHER = "another agreement"
-
-Log = Callable[[str], None]
 
 
 class Transport(Protocol):
@@ -67,35 +64,6 @@ class Terms(NamedTuple):
     agreement: bytes  # its whole hash
     longest: int  # bytes of a frame
     linger: float = 60.0  # seconds that a party which is done goes on answering those who are not
-
-
-class Refusals:
-    """Counts of what was refused, and a log that cannot be flooded."""
-
-    def __init__(self, log: Log) -> None:
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self._log = log
-        self._said: dict[
-            tuple[str, str], tuple[float, int]
-        ] = {}  # when the last line was written, at which count
-
-    def add(self, sender: str, reason: str, now: float) -> None:
-        """Count one; details after the colon are for the line alone."""
-        what = (sender, reason.partition(":")[0][:60])
-        if what not in self.counts and sum(one == sender for one, _ in self.counts) >= _REASONS:
-            what = (sender, "other")
-        self.counts[what] += 1
-        when, before = self._said.get(what, (-_SECOND, 0))
-        if what[1] == _ANOTHER and before:
-            return
-        if now - when >= _SECOND:
-            self._said[what] = now, self.counts[what]
-            self._log(self._line(sender, reason, self.counts[what] - before))
-
-    def _line(self, sender: str, reason: str, count: int) -> str:
-        if reason == _ANOTHER:
-            return f"{sender} follows another agreement and is not listened to: give both the same one"
-        return f"refused from {sender}: {reason[:120]}" + (f" ({count} of this kind)" if count > 1 else "")
 
 
 class Driver:
@@ -146,9 +114,12 @@ class Driver:
             self._transport.close()
         return self._machine.done
 
+    def refuse(self, sender: str, reason: str) -> None:
+        """Count and log what was refused elsewhere (`door.watched`). From any thread."""
+        self.refusals.add(sender, reason, self._now())
+
     def snapshot(self, state: str) -> dict[str, Any]:
         """Where the party stands, in public values."""
-        refused = {f"{sender}: {reason}": count for (sender, reason), count in self.refusals.counts.items()}
         return {
             "name": self._transport.name,
             "state": state,
@@ -158,7 +129,7 @@ class Driver:
             "alive": sorted(self._transport.alive()),
             "connected": sorted(self._transport.connected()),
             "finished": sorted(self._finished),
-            "refusals": refused,
+            "refusals": self.refusals.shown(),
             "dropped": self._inbox.dropped,
             "traffic": dict(self.traffic),
             **self._public(),
@@ -225,7 +196,7 @@ class Driver:
         if message.kind == Kind.HELLO:
             if message.body != self._terms.agreement:
                 self._greeted.discard(sender)
-                raise Refused(_ANOTHER)
+                raise Refused(ANOTHER)
             self._greeted.add(sender)
             if message.sub == 0:
                 self._say(sender, Message(Kind.HELLO, sub=1, body=self._terms.agreement))
