@@ -35,7 +35,7 @@ def table(parties: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False)
-    for column in ("party", "state", "step", "neighbours", "releases", "waits for", "refused", "note"):
+    for column in ("party", "state", "step", "neighbours", "ε spent", "waits for", "refused", "note"):
         grid.add_column(column)
     for one in parties:
         if "step" not in one:
@@ -46,7 +46,7 @@ def table(parties: list[dict[str, Any]]) -> Table:
             one["state"],
             f"{one['step']:,} of {one['of']:,}",
             f"{len(one['alive'])} of {len(one['peers'])}",
-            f"{one['releases']:,}" if "releases" in one else "",
+            f"{one['epsilon_spent']:.3g} of {one['epsilon_budget']:g}" if "epsilon_spent" in one else "",
             ", ".join(one["waiting_for"]),
             str(sum(one["refusals"].values()) or ""),
             one["note"],

@@ -6,7 +6,7 @@ arrays go in and come out as numpy's, ready for the wire.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -166,7 +166,7 @@ class RegisterSide:
 def message_layout(program: Program, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct) -> wire.Layout:
     """What an owner's message looks like, for parties without records. `x`, `y`: shapes of a few records."""
     static = _Static(program.functions, program.plan.sampler)
-    now = _context(_fixed(program, 0), 1, 0, _NO_KEY)
+    now = _context(_fixed(program, 0), 1, 0, _no_key())
     held = _Held(x, y, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
     start = jax.eval_shape(partial(_start, static), program.params, now)
     noise = program.plan.noise_like
@@ -211,12 +211,10 @@ def _context(fixed: _Fixed, step: int, turn: int, key: Array) -> Context:
     return Context(fixed.owner, np.int32(step), np.int32(turn), *fixed[1:], key)  # type: ignore[arg-type]
 
 
+@cache
 def _no_key() -> Array:
     """Public functions flip no coins."""
-    return _NO_KEY
-
-
-_NO_KEY = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32")
 
 
 def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:

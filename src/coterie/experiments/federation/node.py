@@ -7,6 +7,7 @@ Guarantee: an owner's records are read here, by this installed program, and noth
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -105,16 +106,25 @@ def run(
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Owner:
     machine: Machine
     outlet: Outlet
     records: Records
     budget: float
+    _spent: float = 0.0
+    _certified: int = -1  # releases that `_spent` is for
+    _again: float = (
+        0.0  # when the next certificate may be computed: some take seconds, and training goes first
+    )
 
     def public(self) -> dict[str, Any]:
-        """For the status file: how many releases were charged. Its cost in ε follows from the public plan."""
-        return {"releases": self.outlet.turns(), "epsilon_budget": self.budget}
+        """For the status file: releases charged, and what everything charged on these records costs together."""
+        now, releases = time.monotonic(), self.outlet.turns()
+        if releases != self._certified and now >= self._again:
+            self._spent, self._certified = self.outlet.spent().epsilon, releases
+            self._again = now + 50 * (time.monotonic() - now)
+        return {"releases": releases, "epsilon_spent": self._spent, "epsilon_budget": self.budget}
 
 
 def _owner(

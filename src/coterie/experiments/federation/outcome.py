@@ -95,16 +95,24 @@ def words(found: dict[str, Any]) -> str:
     if found["note"]:
         lines.append(found["note"])
     if found["certified_epsilon"] is not None:
-        claimed = found["claimed_epsilon"]
+        claimed, certified, spent = (
+            _rounded(found[f"{key}_epsilon"]) for key in ("claimed", "certified", "spent")
+        )
         lines += [
-            f"ε: claimed {'nothing' if claimed is None else claimed}, certified {found['certified_epsilon']} for this "
-            f"run, audited not here; spent on these records {found['spent_epsilon']} of {found['budget_epsilon']} "
+            f"ε: claimed {claimed}, certified {certified} for this run, audited not here; "
+            f"{spent} of {found['budget_epsilon']:g} spent on these records "
             f"(δ = {found['delta']:g}, {found['releases']} releases, {found['view']}).",
             found["noise"],
         ]
     if found.get("own_metric"):
         own = found["own_metric"]
-        lines.append(f"{own['name']} on your own records (for your eyes only): {own['value']:.4g}")
+        lines.append(f"{own['name']} on your own records (for your eyes only): {_rounded(own['value'])}")
     if "out" in found:
         lines.append(f"Model and report: {found['out']}")
     return "\n".join(lines)
+
+
+def _rounded(value: float | str | None) -> str:
+    if value is None:
+        return "nothing"
+    return value if isinstance(value, str) else f"{value:.4g}"
