@@ -111,7 +111,8 @@ class World:
     def ledger(self, name: str) -> Iterator[Ledger]:
         records = data_hash(np.array([self.names.index(name)]))
         path, epsilon = self.folder / f"{name}.ledger", self.epsilon.get(name, ALLOWED)
-        with Ledger.open(path, data_hash=records, epsilon=epsilon, delta=DELTA) as ledger:
+        relation = self.program.plan.relation
+        with Ledger.open(path, data_hash=records, epsilon=epsilon, delta=DELTA, relation=relation) as ledger:
             yield ledger
 
     @contextmanager

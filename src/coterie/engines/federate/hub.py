@@ -137,6 +137,8 @@ class HubOwner:
 
     def _told(self, message: Message) -> list[Out]:
         """The own message, if it is to be had: it is due when the aggregator asks for the round under way."""
+        if message.step > self._step + 1:
+            return [self._want()]  # it missed a sum: first things first
         if message.step == self._step + 1:
             return self._speak() or [_refusal(self._hub, message, "nothing is released")]
         body = self._voice.said(message.step)
