@@ -6,9 +6,13 @@ a; what a sends to b is under a's name and for b. So the sender's name in a key 
 sender's certificate, and who answers at b's address without b's certificate gets nothing. A party that is
 connected to another one on top of this gains nothing: peers do not forward.
 
-Through a router (`router`) the two ends see the router's certificate instead of each other's. Then each end
-checks that it talks to the router, and the router (`router_access`) checks that what a party says is under its own
-name: whoever runs the router is trusted with who said what. Records and budgets are not in its hands.
+Through a router (`router`, for parties that cannot dial each other) there are no connections between parties: the
+two ends see the router's certificate instead of each other's. Each end then checks that it talks to the router, and
+the router (`router_access`) checks that what a party says is under its own name: whoever runs the router is trusted
+with who said what. Records and budgets are not in its hands.
+
+After a connection that failed, Zenoh waits a tenth of a second before it accepts the next one. Strangers who dial
+all day keep others from dialling in, but end no connection that is there: so let both ends dial each other.
 
 Messages are dropped rather than waited for: a frozen or dead peer must not stop a party, and machines ask again.
 """
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 ROUTER = "router"  # the common name of a router's certificate
 _ROOM = 65_536  # a frame this much over the longest is still received whole, to be counted as oversized
 _BATCHES = 16  # of 64 kB in each direction that wait for a slow link: the most that Zenoh takes
+_ROUTER_WAIT = 10_000  # milliseconds for a router to answer at the start
 _PATIENCE = 20_000  # microseconds that a message waits for room in the queue before it is dropped
 
 Deliver = Callable[[str, bytes], None]
@@ -57,14 +62,26 @@ class ZenohTransport:
             admitted: the parties to talk to, whoever dials.
             listen: where others may dial; None: nowhere.
             peers: those of them to dial, and where. One of two peers must dial; both may.
-            router: a router to go through to all whom nobody dials.
+            router: a router through which to go to everybody, instead of `listen` and `peers`.
             longest: the most bytes of a frame.
         """
         self.name = identity.name
         self.admitted = tuple(sorted(checked_name(name) for name in admitted))
         self._run = checked_name(run)
-        self._config = _config(identity, _endpoints(listen, peers or {}, router, self.admitted), longest)
-        rules = access(self.name, self.admitted, self._run, through_router=router is not None)
+        if router is None:
+            ends = _endpoints(listen, peers or {}, self.admitted)
+            rules = access(self.name, self.admitted, self._run)
+        elif listen is None and not peers:
+            ends = {"listen": [], "connect": [_endpoint("router", router)]}
+            rules = access(self.name, self.admitted, self._run, through=ROUTER)
+        else:
+            raise InputError(
+                f"router={router!r:.80}: everything goes through it. Give no listen and no peers."
+            )
+        self._config = _config(identity, ends, longest)
+        if router is not None:
+            self._config |= {"mode": "client"}
+            self._config["connect"] |= {"timeout_ms": _ROUTER_WAIT, "exit_on_failure": True}
         self._config["access_control"] = rules
         self._session: zenoh.Session | None = None
         self._held: list[Any] = []  # what Zenoh forgets as soon as nobody holds it
@@ -146,15 +163,14 @@ class ZenohTransport:
         return "/".join(("coterie", self._run, *names))
 
 
-def access(me: str, peers: Sequence[str], run: str, through_router: bool = False) -> dict[str, Any]:
-    """A party's access control: by default nothing; with each peer, and the router, what they are to each other.
+def access(me: str, peers: Sequence[str], run: str, through: str | None = None) -> dict[str, Any]:
+    """A party's access control: by default nothing; with each peer, what the two are to each other.
 
     Guarantee: from a connection whose certificate is of `p`, a frame passes only under coterie/<run>/p/<me>, and
-    to it only under coterie/<run>/<me>/p. From and to the router pass the frames of all `peers`.
+    to it only under coterie/<run>/<me>/p. With `through`, the frames of all `peers` pass from and to that name, and
+    none from and to any other.
     """
-    pairs = {peer: [peer] for peer in peers}
-    if through_router:
-        pairs[ROUTER] = list(peers)
+    pairs = {peer: [peer] for peer in peers} if through is None else {through: list(peers)}
     heard = {
         subject: [
             ("put", _keys(run, [(peer, me) for peer in names]), _keys(run, [(me, peer) for peer in names])),
@@ -270,14 +286,11 @@ def _zenoh_config(config: Mapping[str, Any]) -> zenoh.Config:
     return zenoh.Config.from_json5(json.dumps(config))
 
 
-def _endpoints(
-    listen: str | None, peers: Mapping[str, str], router: str | None, admitted: Sequence[str]
-) -> dict[str, list[str]]:
+def _endpoints(listen: str | None, peers: Mapping[str, str], admitted: Sequence[str]) -> dict[str, list[str]]:
     unknown = sorted(set(peers) - set(admitted))
     if unknown:
         raise InputError(f"peers: {unknown[0]!r:.80} is not admitted. Admit it, or do not dial it.")
     dialled = [_endpoint(f"the address of {name}", address) for name, address in sorted(peers.items())]
-    dialled += [_endpoint("router", router)] if router is not None else []
     return {"listen": [_endpoint("listen", listen)] if listen is not None else [], "connect": dialled}
 
 
@@ -291,6 +304,8 @@ def _endpoint(what: str, address: str) -> str:
 
 
 def _explain(config: Mapping[str, Any], error: Exception) -> str:
-    where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
     reason = str(error).partition(" at /")[0][:200]  # not where in Zenoh's own source
+    if config["mode"] == "client":
+        return f"router={config['connect']['endpoints'][0]}: no answer; is it running, with this agreement? ({reason})"
+    where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
     return f"listen={where}: cannot listen there; does another node, or is the address another machine's? ({reason})"
