@@ -3,9 +3,10 @@
     cost <= (c̄₁/n) √Σ ε_i⁻² + (c̄₂/n²) Σ ε_i⁻²,     c̄₁ = √(8N) c₁,   c̄₂ = 8N c₂
 
 n records in all, N owners. With `published=True` c₁ and c₂ are free of N as in the theorem; with `published=False`
-c̄₁ and c̄₂ themselves are. The theorem's form is an upper bound: N copies average their noise, so that measured costs
-fall with N at equal n/N where the bound stands still. `fit` can keep whichever form the given runs support.
-Cost is what noise adds to the fitness of the same run without it.
+c̄₁ and c̄₂ themselves are. Which of them holds depends on how the learner's pace goes with N: a visit moves the mean of
+its N + 1 models by ρ/(T²σ(N + 1)) of the gradient. With ρ in proportion to N + 1 every consortium settles as far in T
+visits and c₁, c₂ are free of N; with one ρ for all, c̄₁ and c̄₂ are nearer to it (docs/planning.md has both measured).
+`fit` can keep whichever form the given runs support. Cost is what noise adds to the fitness of the same run without it.
 """
 
 from __future__ import annotations
