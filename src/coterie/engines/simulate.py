@@ -6,6 +6,7 @@ bottleneck of private training, and one draw of a block costs a fraction of many
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -18,11 +19,12 @@ from coterie._types import Array, PyTree
 from coterie.errors import InputError
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
+from coterie.mechanisms.normals import WIDE
 from coterie.mechanisms.sampling import Sampler
 from coterie.program import Batch, Context, Program, Rounds, Shards, State, Trace, Visits
 from coterie.topologies.mixing import Mixer
 
-_BLOCK = 1 << 18  # random numbers drawn at once: 1 MiB of float32 stays in the second-level cache
+_BLOCK = 1 << 19  # numbers drawn or gathered at once: 2 MiB of float32 stay near the cores
 
 
 class Static(NamedTuple):
@@ -197,8 +199,13 @@ def _ticks(program: Program) -> tuple[Tick, np.ndarray]:
 
 def _block_length(static: Static, shards: Shards, every: int, visits: bool, games: int = 1) -> int:
     owners = games if visits else games * shards.x.shape[0]
-    draws = owners * (static.noise.size + static.sampler.cost(shards.x.shape[1]))
-    return int(np.clip(_BLOCK // max(draws, 1), 1, every))
+    rows = shards.x.shape[1]
+    given = jax.eval_shape(
+        lambda: static.sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0))
+    )
+    batch = 0 if given is None else given.mask.shape[0] * math.prod(shards.x.shape[2:])
+    numbers = owners * (static.noise.size + static.sampler.cost(rows) + batch)
+    return int(np.clip(_BLOCK // max(numbers, 1), 1, every))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -221,7 +228,7 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
     mix = static.mix
 
     def draw(tick: Tick) -> tuple:
-        """Noise and samples of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
+        """Noise and records of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
         rows = world.shards.x.shape[1]
         fold = jax.vmap(jax.random.fold_in, (0, None))
         noise = jax.vmap(partial(noises.unit_noise, static.noise))(fold(world.noise_keys, tick.step))
@@ -229,13 +236,15 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
         sample = jax.vmap(lambda key, count: static.sampler.draw(key, rows, count, tick.turn))(
             keys, world.shards.counts
         )
-        return noise, sample, fold(world.coin_keys, tick.step)
+        batch = None if sample is None else jax.vmap(_pick)(world.shards, sample)
+        return jax.lax.optimization_barrier((noise, batch)), fold(world.coin_keys, tick.step)
 
     def step(state: State, given: tuple) -> tuple:
-        tick, (noise, sample, coins) = given
+        tick, ((noise, batch), coins) = given
         context = _context(world, tick.step, tick.turn, coins)
-        batch = _everything(world.shards) if sample is None else jax.vmap(_pick)(world.shards, sample)
+        batch = _everything(world.shards) if batch is None else batch
         message, private = _over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
+        message = jax.lax.optimization_barrier(message)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
         public, info = _over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
         seen = Seen(state.public, message, context, tick.live)
@@ -304,11 +313,12 @@ def _spoken(static: Static, speaks: Array, private: PyTree, *given: PyTree) -> t
     return jax.lax.psum(message, static.axis), kept
 
 
-_advance_rounds = partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)(_rounds)
-_advance_visits = partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)(_visits)
+_jit_steps = partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=WIDE)
+_advance_rounds = _jit_steps(_rounds)
+_advance_visits = _jit_steps(_visits)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=WIDE)
 def _games(static: Static, block: int, world: World, ticks: Tick, params: PyTree, seeds: Array) -> PyTree:
     steps = _rounds if isinstance(static.functions, Rounds) else _visits
 

@@ -17,6 +17,7 @@ from coterie._types import PyTree
 from coterie.engines import simulate as one
 from coterie.engines.simulate import Static, Tick, World
 from coterie.errors import InputError
+from coterie.mechanisms.normals import WIDE
 from coterie.program import Program, Rounds, Shards, Visits
 from coterie.topologies.mixing import Mixer
 
@@ -96,7 +97,7 @@ def _start(static: Static, worlds: World, params: PyTree) -> PyTree:
     return jax.vmap(partial(one._start, static), in_axes=(_AXES, 0))(worlds, params)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=WIDE)
 def _advance(static: Static, block: int, worlds: World, carry: PyTree, ticks: Tick) -> PyTree:
     steps = one._rounds if isinstance(static.functions, Rounds) else one._visits
     carry, _ = jax.vmap(partial(steps, static, block), in_axes=(_AXES, 0, None))(worlds, carry, ticks)

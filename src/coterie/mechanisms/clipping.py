@@ -121,9 +121,11 @@ def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
 
 
 def _row_norm(rows: Array, order: Order) -> Array:
-    size = jnp.square(rows) if order == 2 else jnp.abs(rows)
-    total = jnp.sum(size, axis=1) + rows.shape[1] * _TINY
-    return jnp.sqrt(total) if order == 2 else total
+    """The floor is for what underflows. A product, not a sum of squares: XLA has faster code for it on a CPU."""
+    floor = rows.shape[1] * _TINY
+    if order == 1:
+        return jnp.sum(jnp.abs(rows), axis=1) + floor
+    return jnp.sqrt(jnp.vecdot(rows, rows, precision=jax.lax.Precision.HIGHEST) + floor)
 
 
 def _is_outer(node: PyTree) -> bool:

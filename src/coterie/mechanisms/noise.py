@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
+from coterie.mechanisms import normals
 from coterie.mechanisms.plan import NoiseKind, ReleasePlan
 
 # A real owner's unit noise comes as whole numbers, this many to one unit: `noised` adds them without rounding.
@@ -54,9 +55,9 @@ def unit_noise(noise: NoiseSpec, key: Array) -> PyTree:
     if noise.kind == "none":
         flat = jnp.zeros((noise.size,), jnp.float32)
     elif noise.kind == "laplace":
-        flat = jax.random.laplace(key, (noise.size,), jnp.float32)
+        flat = normals.laplace(key, noise.size)
     else:
-        flat = jax.random.normal(key, (noise.size,), jnp.float32)
+        flat = normals.normal(key, noise.size)
     return split(noise, flat)
 
 
