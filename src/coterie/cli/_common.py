@@ -44,8 +44,13 @@ def exits() -> Iterator[None]:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print exactly one JSON object on standard output; NaN and infinity are refused, as JSON has neither."""
-    print(json.dumps(value, allow_nan=False, ensure_ascii=False))
+    """Print exactly one JSON object on standard output."""
+    print(json_line(value))
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """One line of JSON; NaN and infinity are refused, as JSON has neither."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)
 
 
 def _usage(error: Any) -> int:

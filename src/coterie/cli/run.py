@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli._common import exits, print_json
-from coterie.cli._progress import progress
+from coterie.cli._common import exits, json_line
+from coterie.cli._progress import Tell, progress
+from coterie.cli._spread import Asked, Spread, check_unused, run_spread
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
     from coterie.experiments.experiment import Experiment
+    from coterie.experiments.run import Result
 
 RUNS = Path("runs")  # where results go when --out is not given
 
@@ -52,7 +54,19 @@ def run(
     ] = None,
     delta: Annotated[float | None, typer.Option(help="δ of every owner's budget.")] = None,
     calibration: Annotated[str | None, typer.Option(help="certified, paper or noiseless")] = None,
-    engine: Annotated[str | None, typer.Option(help="simulate")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="simulate, or spmd: over devices, processes and hosts.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="spmd: how many processes, started here.")] = 1,
+    coordinator: Annotated[
+        str | None, typer.Option(help="spmd over hosts: HOST:PORT of process 0. Start each process yourself.")
+    ] = None,
+    process_id: Annotated[int | None, typer.Option(help="spmd over hosts: which process this is.")] = None,
+    timeout: Annotated[float, typer.Option(help="spmd over hosts: seconds to wait for the others.")] = 60.0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="spmd: file to continue from; default beside --out.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="spmd: continue from the checkpoint.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of partition, sampling and noise.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A protocol setting, KEY=VALUE; repeat.")
@@ -69,17 +83,34 @@ def run(
         output.check_place(out or RUNS / name(chosen))
         if out is not None:
             output.check_folder(out)
-        from coterie.experiments.run import run as run_experiment
-
+        where = Spread(processes, coordinator, process_id, timeout, checkpoint, resume)
+        asked = Asked(chosen, data_dir, out, as_json)
         with progress() as tell:
-            result = run_experiment(chosen, data_dir, tell)
-            tell("drawing", 0, 0)
-            folder = output.write(result, out or output.free_folder(RUNS, name(chosen)))
-        if as_json:
-            return print_json(result.to_json(str(folder)))
-        from coterie.cli._words import words
+            text = (
+                run_spread(asked, where, tell) if chosen.engine == "spmd" else _run_here(asked, where, tell)
+            )
+        print(text)
 
-        print(words(result, folder))
+
+def _run_here(asked: Asked, where: Spread, tell: Tell) -> str:
+    check_unused(where, asked.experiment.engine)
+    from coterie.experiments.run import run as run_experiment
+
+    result = run_experiment(asked.experiment, asked.data_dir, tell)
+    tell("drawing", 0, 0)
+    return written(result, asked.out, asked.as_json)
+
+
+def written(result: Result, out: Path | None, as_json: bool) -> str:
+    """Write the run's folder, and say what it holds."""
+    from coterie.experiments import output
+
+    folder = output.write(result, out or output.free_folder(RUNS, name(result.experiment)))
+    if as_json:
+        return json_line(result.to_json(str(folder)))
+    from coterie.cli._words import words
+
+    return words(result, folder)
 
 
 def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pairs: list[str]) -> Experiment:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coterie import _check, topologies
+from coterie import topologies
 from coterie._types import PyTree
 from coterie.accounting import Certificate, Claim
 from coterie.accounting.plans import certificates_of
@@ -21,18 +20,13 @@ from coterie.engines.simulate import simulate
 from coterie.experiments import describe, recompute
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import Oracle, OracleArray, is_oracle, oracle
-from coterie.experiments.prepare import Prepared, prepare
-from coterie.experiments.settings import typed
+from coterie.experiments.prepare import Prepared
+from coterie.experiments.training import Keeping, Tell, ready, train
 from coterie.problems.metrics import metric_for
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, trained
 from coterie.program import Program, Rounds
-from coterie.protocols import PROTOCOLS, build
 from coterie.protocols.baselines import alone
-
-ENGINES = ("simulate",)
-POINTS = 25  # how often a run looks at its metric
-AGREEMENT = 0.1  # default gossip: steps enough to bring disagreement down to this in each round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,39 +140,18 @@ def _plain(value: float) -> float | str:
 def run(
     experiment: Experiment,
     data_dir: Path | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Tell | None = None,
+    keeping: Keeping | None = None,
 ) -> Result:
     """Train, certify and compare. `progress` is told (what, done, of), with of = 0 where nobody can know."""
-    _check.one_of("engine", experiment.engine, ENGINES)
-    known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
-    settings = typed(experiment.protocol, known, experiment.settings)
     started = time.perf_counter()
     tell = progress or (lambda what, done, of: None)
-    tell("loading data", 0, 0)
-    prepared = prepare(experiment, data_dir)
+    made = ready(experiment, data_dir, tell)
+    prepared, program = made.prepared, made.program
     task = prepared.task
-    tell("choosing noise", 0, 0)
-    program = build(experiment.protocol, task, settings, experiment.calibration)
     certificates = certificates_of(program.plan, task.delta)
-    gossip = experiment.gossip_steps
-    if gossip is None:
-        gossip = topologies.gossip_steps_for(task.topology, AGREEMENT)
-    mixer = topologies.mixer(task.topology, gossip)
-    if program.aggregate is not None:
-        gossip, mixer = 1, topologies.aggregate(program.aggregate)
     look = _probe(prepared)
-    total = program.schedule if isinstance(program.schedule, int) else len(program.schedule)
-    every = max(1, total // POINTS)
-    tell("training", 0, total)
-    trace = simulate(
-        program,
-        prepared.shards,
-        mixer,
-        seed=experiment.seed,
-        every=every,
-        probe=look,
-        progress=partial(tell, "training"),
-    )
+    trace = train(experiment, made, look, tell, keeping)
     tell("each owner alone", 0, 0)
     local = simulate(
         alone(task),
@@ -197,7 +170,7 @@ def run(
         experiment=experiment,
         prepared=prepared,
         program=program,
-        gossip_steps=gossip,
+        gossip_steps=made.gossip_steps,
         steps=trace.step,
         curve=curve,
         disagreement=disagreement,

@@ -1,0 +1,104 @@
+"""`coterie run --engine spmd`: in this process, in several here, or as one of many on other hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coterie.cli._progress import Tell
+from coterie.errors import InputError
+
+if TYPE_CHECKING:
+    from coterie.experiments.experiment import Experiment
+
+
+class Spread(NamedTuple):
+    """What was said about processes."""
+
+    processes: int
+    coordinator: str | None
+    process_id: int | None
+    timeout: float
+    checkpoint: Path | None
+    resume: bool
+
+
+class Asked(NamedTuple):
+    """What was asked for."""
+
+    experiment: Experiment
+    data_dir: Path | None
+    out: Path | None
+    as_json: bool
+
+
+def check_unused(where: Spread, engine: str) -> None:
+    """Refuse options that only mean something over processes."""
+    given = {
+        "processes": where.processes if where.processes != 1 else None,
+        "coordinator": where.coordinator,
+        "process_id": where.process_id,
+        "checkpoint": where.checkpoint,
+        "resume": where.resume or None,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name}={value}: means nothing to engine={engine!r}. Add --engine spmd.")
+
+
+def run_spread(asked: Asked, where: Spread, tell: Tell) -> str:
+    """Run over all devices of all processes; what is to be printed."""
+    if (where.coordinator is None) != (where.process_id is None):
+        raise InputError(
+            f"coordinator={where.coordinator}, process_id={where.process_id}: go together. "
+            "Give both for several hosts, neither to start all processes here."
+        )
+    file = _checkpoint(asked, where)
+    if where.processes == 1 and where.coordinator is None:
+        return in_this_process(asked, file, where.resume, tell)
+    from coterie.cli._supervise import cores, here, supervise
+    from coterie.engines.processes import Place, check_place
+
+    alone = where.coordinator is None
+    place = Place(where.coordinator or here(), where.process_id or 0, where.processes, where.timeout)
+    check_place(place)
+    job: dict[str, Any] = {
+        "experiment": asked.experiment.to_toml(),
+        "data_dir": None if asked.data_dir is None else str(asked.data_dir),
+        "out": None if asked.out is None else str(asked.out),
+        "json": asked.as_json,
+        "checkpoint": str(file),
+        "resume": where.resume,
+        **place._asdict(),
+        "cores": [],
+    }
+    if not alone:
+        return supervise([job], tell)
+    ids = range(place.processes)
+    return supervise([job | {"process": at, "cores": cores(at, place.processes)} for at in ids], tell)
+
+
+def in_this_process(asked: Asked, file: Path, resume: bool, tell: Tell) -> str:
+    """The run itself, at the process that writes: train, write the folder, and drop the checkpoint after that."""
+    from coterie.cli.run import written
+    from coterie.experiments.run import run
+    from coterie.experiments.training import Keeping
+
+    result = run(asked.experiment, asked.data_dir, tell, Keeping(file, resume))
+    tell("drawing", 0, 0)
+    text = written(result, asked.out, asked.as_json)
+    file.unlink(missing_ok=True)
+    return text
+
+
+def _checkpoint(asked: Asked, where: Spread) -> Path:
+    """Where the checkpoint goes. One that is there already is never overwritten by another run."""
+    from coterie.cli.run import RUNS, name
+
+    folder = asked.out or RUNS / name(asked.experiment)
+    file = where.checkpoint or folder.with_name(f"{folder.name}.checkpoint")
+    if where.process_id in (None, 0) and not where.resume and file.exists():
+        raise InputError(
+            f"checkpoint={str(file)!r}: exists, of a run that did not end. Add --resume, delete it, or name another."
+        )
+    return file

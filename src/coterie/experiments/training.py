@@ -1,0 +1,93 @@
+"""The part of an experiment that every process of a run takes part in: make ready, then train with its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from coterie import _check, topologies
+from coterie._types import PyTree
+from coterie.engines import processes
+from coterie.engines.simulate import simulate
+from coterie.engines.spmd import spmd
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.prepare import Prepared, prepare
+from coterie.experiments.settings import typed
+from coterie.program import Program, Trace
+from coterie.protocols import PROTOCOLS, build
+
+ENGINES = ("simulate", "spmd")
+POINTS = 25  # how often a run looks at its metric
+AGREEMENT = 0.1  # default gossip: steps enough to bring disagreement down to this in each round
+
+Tell = Callable[[str, int, int], None]
+
+
+class Keeping(NamedTuple):
+    """Where a run over several processes keeps its checkpoint, and whether it goes on from there."""
+
+    file: Path
+    resume: bool
+
+
+class Ready(NamedTuple):
+    """All that an engine takes."""
+
+    prepared: Prepared
+    program: Program
+    gossip_steps: int
+    mixer: topologies.Mixer
+
+
+def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
+    """Load the data, build the protocol, choose the gossip."""
+    _check.one_of("engine", experiment.engine, ENGINES)
+    known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
+    settings = typed(experiment.protocol, known, experiment.settings)
+    tell("loading data", 0, 0)
+    prepared = prepare(experiment, data_dir)
+    task = prepared.task
+    tell("choosing noise", 0, 0)
+    program = build(experiment.protocol, task, settings, experiment.calibration)
+    gossip = experiment.gossip_steps
+    if gossip is None:
+        gossip = topologies.gossip_steps_for(task.topology, AGREEMENT)
+    mixer = topologies.mixer(task.topology, gossip)
+    if program.aggregate is not None:
+        gossip, mixer = 1, topologies.aggregate(program.aggregate)
+    return Ready(prepared, program, gossip, mixer)
+
+
+def train(
+    experiment: Experiment,
+    made: Ready,
+    look: Callable[[PyTree], PyTree],
+    tell: Tell,
+    keeping: Keeping | None = None,
+) -> Trace:
+    """Run the program with the experiment's engine; `look` at the models as often as `POINTS` says."""
+    schedule = made.program.schedule
+    total = schedule if isinstance(schedule, int) else len(schedule)
+    tell("training", 0, total)
+    engine = simulate
+    if experiment.engine == "spmd":
+        keep, resume = keeping or (None, False)
+        engine = partial(spmd, keep=keep, resume=resume, settings=experiment.to_toml())
+    trace = engine(
+        made.program,
+        made.prepared.shards,
+        made.mixer,
+        seed=experiment.seed,
+        every=max(1, total // POINTS),
+        probe=look,
+        progress=partial(tell, "training"),
+    )
+    processes.leave()  # what follows is for the first process alone
+    return trace
+
+
+def take_part(experiment: Experiment, data_dir: Path | None, tell: Tell, keeping: Keeping) -> None:
+    """What a process other than the first does: its owners' side of the training, and nothing else."""
+    train(experiment, ready(experiment, data_dir, tell), lambda models: (), tell, keeping)
