@@ -17,6 +17,7 @@ import worlds
 
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.federate import wire
+from coterie.engines.federate.held import Held
 from coterie.engines.federate.journal import Journal
 from coterie.engines.federate.learner import Learner, Visitor
 from coterie.engines.federate.machine import Machine, Patience, Status
@@ -24,7 +25,7 @@ from coterie.engines.federate.memory import Killed, Network
 from coterie.engines.federate.randomness import injected
 from coterie.engines.federate.release import Outlet
 from coterie.engines.federate.side import Records, RegisterSide, VisitSide
-from coterie.engines.federate.walk import Held, Walker
+from coterie.engines.federate.walk import Walker
 from coterie.engines.federate.wire import Kind, Message
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError

@@ -40,7 +40,7 @@ class Election:
         self._hint = 0  # the highest epoch that a refusal named
         self._grants: Counter[int] = Counter()  # to each proposer, since anything moved
         self._granted: dict[int, float] = {}
-        self._stuck: Counter[int] = Counter()  # how many epochs ended while everybody was at this step
+        self._opened: Counter[int] = Counter()  # how many epochs were opened at this step
         self._faulty: set[int] = set()  # reported a register and did not deliver it
 
     def moved(self) -> None:
@@ -48,19 +48,23 @@ class Election:
         self._grants.clear()
         self._granted.clear()
 
+    def opened(self, step: int) -> None:
+        """An epoch begins at the register after this step."""
+        self._opened[step] += 1
+
     def stuck(self, step: int) -> bool:
-        """Whether the next owner held up two epochs here: its turn is passed over though it is heard of."""
-        return self._stuck[step] > 1
+        """Whether the next owner came to nothing in an epoch that began here: it is passed over, though heard of."""
+        return self._opened[step] > 1
 
-    def hint(self, epoch: int, promised: int) -> None:
-        """A peer has promised this epoch already."""
+    def hint(self, epoch: int, promised: int) -> bool:
+        """A peer has promised this epoch already. Whether that makes my proposal useless."""
         self._hint = max(self._hint, min(epoch, promised + _LEAP))
+        return self.proposal is not None and self.proposal.epoch < self._hint
 
-    def propose(self, promised: int, step: int, own: Rank, now: float) -> Proposal:
+    def propose(self, promised: int, own: Rank, now: float) -> Proposal:
         """My next epoch: the first of mine after all that I know of."""
         after = max(promised, self._hint)
         epoch = after + 1 + (self._me - after - 1) % self._owners
-        self._stuck[step] += 1
         self.proposal = Proposal(epoch, now, {self._me: own})
         return self.proposal
 
@@ -79,7 +83,7 @@ class Election:
         self.proposal = None
         return True
 
-    def grant(self, peer: int, epoch: int, promised: int, step: int, idle: float, now: float) -> None:
+    def grant(self, peer: int, epoch: int, promised: int, idle: float, now: float) -> None:
         """Let a peer's later epoch be promised; Refused where it comes too soon or asks too much."""
         if epoch - promised > _LEAP:
             raise Refused("proposed an epoch too far ahead")
@@ -88,7 +92,6 @@ class Election:
         if idle < self._patience.wait / 2 or (tries and now - self._granted[peer] < again):
             raise Refused("proposed too soon")
         self._grants[peer], self._granted[peer] = tries + 1, now
-        self._stuck[step] += 1
         self.overtaken(epoch)
 
     def promise(self, peer: int, epoch: int, rank: Rank) -> None:
@@ -98,21 +101,24 @@ class Election:
             return
         if rank[0] >= epoch:
             raise Refused("a promise whose register is of a later epoch")
-        if peer not in self._faulty:
-            proposal.promises[peer] = rank
+        proposal.promises[peer] = rank
 
     def decided(self, majority: int, here: set[int], now: float) -> bool:
-        """Whether it is known whose register is the best: a majority has promised, and so has everyone who is here."""
+        """Whether it is known whose register is the best: a majority has promised, and so has everyone who is here.
+
+        Who failed to deliver before is left out, unless there is no majority without it. Any majority will do.
+        """
         proposal = self.proposal
-        if proposal is None or len(proposal.promises) < majority:
+        if proposal is None or proposal.source is not None:
+            return proposal is not None
+        waited = now - proposal.since >= self._patience.wait / 2
+        good = set(proposal.promises) - self._faulty
+        if len(good) < majority and waited:
+            good = set(proposal.promises)
+        if len(good) < majority or (here - good - self._faulty and not waited):
             return False
-        if proposal.source is None:
-            missing = here - set(proposal.promises) - self._faulty
-            if missing and now - proposal.since < self._patience.wait / 2:
-                return False
-            mine = proposal.promises[self._me]
-            best = max(proposal.promises, key=lambda peer: proposal.promises[peer])
-            proposal.source = self._me if mine >= proposal.promises[best] else best
+        best = max(good, key=lambda peer: (proposal.promises[peer], peer == self._me))
+        proposal.source = best
         return True
 
     def best(self) -> Rank | None:

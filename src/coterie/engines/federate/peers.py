@@ -50,6 +50,7 @@ class Peers:
         self._owners, self._me, self._schedule, self._patience = owners, me, schedule, patience
         self._heard = dict.fromkeys(self.others, now)
         self._since = dict.fromkeys(self.others, now)  # when it was first heard after its last absence
+        self._met: set[int] = set()
         self._claims: dict[int, tuple[float, Claim]] = {}
 
     @property
@@ -62,6 +63,7 @@ class Peers:
         if not self.fresh(peer, now):
             self._since[peer] = now
         self._heard[peer] = now
+        self._met.add(peer)
 
     def claimed(self, peer: int, claim: Claim, now: float) -> None:
         """It announced itself. Promises only grow, so an announcement that was overtaken changes nothing."""
@@ -80,7 +82,7 @@ class Peers:
 
     def fresh(self, peer: int, now: float) -> bool:
         """Heard of lately: what is handed to it should arrive."""
-        return now - self._heard[peer] <= self._patience.wait / 2
+        return peer in self._met and now - self._heard[peer] <= self._patience.wait / 2
 
     def absent(self, peer: int, now: float) -> bool:
         """Silent for as long as was agreed: its turn may be passed over."""

@@ -8,6 +8,7 @@ going back to a state whose content was released would release that content twic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple, cast
 
@@ -17,7 +18,8 @@ from coterie._types import PyTree
 from coterie.engines.federate import wire
 from coterie.engines.federate.journal import Journal
 from coterie.engines.federate.release import Outlet
-from coterie.engines.federate.side import VisitSide
+from coterie.engines.federate.side import RegisterSide, VisitSide
+from coterie.errors import BudgetError
 
 _BEFORE, _AFTER = "visit/before", "visit/after"
 
@@ -89,6 +91,53 @@ class Speaker:
         """Whether the ledger's last message is the one that the state has behind it."""
         found = self._outlet.stored(state.step) if state.turns == self.turns else None
         return found is not None and sha256(found).digest() == state.message
+
+
+class Steps:
+    """One owner's steps of a walk: from the register before each to the register after it."""
+
+    def __init__(
+        self,
+        side: VisitSide,
+        register: RegisterSide,
+        speaker: Speaker,
+        schedule: Sequence[int],
+        owner: int,
+        most: int,
+    ) -> None:
+        """`schedule[t]`: the owner of step t + 1; `most`: how many of its turns this owner may speak at."""
+        self._side, self._register, self._speaker = side, register, speaker
+        self._schedule, self._owner, self._most = schedule, owner, most
+        self.spent = ""  # why this owner has nothing more to say
+
+    def after(self, body: bytes, digest: bytes, step: int) -> bytes:
+        """The register after my step; unchanged where I have nothing to say.
+
+        Guarantee: private records are read by `Speaker.say` alone, which charges what it returns. What is settled
+        was computed from this very register: a release for a history that was left stays charged, and unused.
+        """
+        turn = self._schedule[: step - 1].count(self._owner)
+        register = wire.unpack(body, self._register.layout)
+        said = self._speaker.said(step)
+        if said is None and turn < self._most:
+            try:
+                query = self._register.ask(register, self._owner, step, turn)
+                said = self._speaker.say(query, digest, step, turn)
+            except BudgetError as error:
+                self.spent = str(error)
+        if said is None or not self._speaker.based_on(step, digest):
+            return body
+        return self._settled(register, said, step, turn) or body
+
+    def _settled(self, register: PyTree, said: bytes, step: int, turn: int) -> bytes | None:
+        """The register with my message; None where that is not finite, for nobody would take it."""
+        try:
+            message = wire.unpack(said, self._side.layout)
+            body = wire.pack(self._register.settle(register, message, self._owner, step, turn))
+            wire.unpack(body, self._register.layout)
+        except wire.Refused:
+            return None
+        return body
 
 
 def _packed(state: _State) -> bytes:

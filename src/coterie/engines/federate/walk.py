@@ -28,53 +28,26 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from enum import IntEnum
 from hashlib import sha256
-from typing import Any, NamedTuple, cast
+from typing import Any
 
-import msgpack
 import numpy as np
 
 from coterie._types import PyTree
 from coterie.engines.federate import wire
-from coterie.engines.federate.election import Election, Proposal, Rank
+from coterie.engines.federate.election import Election, Proposal
+from coterie.engines.federate.held import Held, Role, Shelf
 from coterie.engines.federate.journal import Journal
 from coterie.engines.federate.machine import Out, Patience, Status
 from coterie.engines.federate.peers import Claim, Peers, claim_of
 from coterie.engines.federate.release import Outlet
 from coterie.engines.federate.side import RegisterSide, VisitSide
-from coterie.engines.federate.visit import Speaker
+from coterie.engines.federate.visit import Speaker, Steps
 from coterie.engines.federate.wire import Kind, Message, Refused
-from coterie.errors import BudgetError
 from coterie.program import Program
 
-_KEY = "walk"
 _BEATS = 6  # announcements in one `wait`: an owner counts as absent once all of them are missing
 _EPOCH = struct.Struct("<Q")
-
-
-class Role(IntEnum):
-    """What an owner may do with the register it holds."""
-
-    COPY = 0  # keep it
-    MINE = 1  # go on from it
-    HANDED = 2  # send it to the next owner, who may go on from it
-    FINAL = 3  # take it for the result
-
-
-class Held(NamedTuple):
-    """What an owner has on its disk."""
-
-    promised: int
-    step: int
-    epoch: int
-    role: Role
-    body: bytes
-
-    @property
-    def rank(self) -> Rank:
-        """How good the register is to start from."""
-        return self.epoch, self.step
 
 
 class Walker:
@@ -91,21 +64,21 @@ class Walker:
         patience: Patience,
         program: Program,
     ) -> None:
-        self._side, self._register, self._journal = side, register, journal
-        self._names, self._me, self._patience = names, owner, patience
+        self._register, self._names, self._me, self._patience = register, names, owner, patience
         self._indices = {name: index for index, name in enumerate(names) if index != owner}
         self._schedule = [int(one) for one in np.asarray(program.schedule)]
-        self._last, self._most = len(self._schedule), int(program.plan.releases[owner])
-        self._speaker = Speaker(side, outlet, journal)
-        self._held = self._recover()
-        self._digest = sha256(self._held.body).digest()
-        self._top = self._held.step  # the latest step that is known of in the promised epoch
+        self._last = len(self._schedule)
+        most = int(program.plan.releases[owner])
+        self._steps = Steps(side, register, Speaker(side, outlet, journal), self._schedule, owner, most)
+        first = Role.MINE if self._schedule[0] == owner else Role.COPY
+        self._shelf = Shelf(journal, Held(0, 0, 0, first, wire.pack(register.open())))
+        self._top = self._shelf.held.step  # the latest step that is known of in the promised epoch
         self._election = Election(len(names), owner, patience)
         self._peers = Peers(len(names), owner, self._schedule, patience, 0.0)
         self._clock = self._moved = 0.0
         self._asking = self._acked = False
         self._due: dict[Any, float] = {}  # when what may be repeated
-        self._refused, self._paused, self._spent = 0, "", ""
+        self._refused, self._paused = 0, ""
         self._handlers: dict[Kind, Callable[[int, Message, float], list[Out]]] = {
             Kind.ANNOUNCE: self._on_announce,
             Kind.HANDOVER: self._on_handover,
@@ -160,7 +133,7 @@ class Walker:
         if step < self._last and self._held.role != Role.MINE:
             waiting = (self._names[self._schedule[max(step, self._top) % self._last]],)
         note = "" if self.done else self._paused
-        return Status(step, self._last, waiting, note or self._spent, self._refused)
+        return Status(step, self._last, waiting, note or self._steps.spent, self._refused)
 
     @property
     def held(self) -> Held:
@@ -200,7 +173,8 @@ class Walker:
         held, following = self._held, self._schedule[self._held.step]
         if following == self._me:
             role = self._role_at(held.step + 1, now)
-            return self._keep(step=held.step + 1, body=self._visited(held), role=role)
+            body = self._steps.after(held.body, self._shelf.digest, held.step + 1)
+            return self._keep(step=held.step + 1, body=body, role=role)
         if self._peers.absent(following, now) or self._election.stuck(held.step):
             return self._keep(step=held.step + 1)
         return self._peers.fresh(following, now) and self._keep(role=Role.HANDED)
@@ -209,35 +183,6 @@ class Walker:
         """One write less: the register is given away in the same breath where the next owner is here."""
         following = self._schedule[step] if step < self._last else self._me
         return Role.HANDED if following != self._me and self._peers.fresh(following, now) else Role.MINE
-
-    def _visited(self, held: Held) -> bytes:
-        """The register after my step; unchanged where I have nothing to say.
-
-        Guarantee: private records are read by `Speaker.say` alone, which charges what it returns. What is settled
-        was computed from this very register: a release for a history that was left stays charged, and unused.
-        """
-        step, turn = held.step + 1, self._schedule[: held.step].count(self._me)
-        register = wire.unpack(held.body, self._register.layout)
-        said = self._speaker.said(step)
-        if said is None and turn < self._most:
-            try:
-                query = self._register.ask(register, self._me, step, turn)
-                said = self._speaker.say(query, self._digest, step, turn)
-            except BudgetError as error:
-                self._spent = str(error)
-        if said is None or not self._speaker.based_on(step, self._digest):
-            return held.body
-        return self._settled(register, said, step, turn) or held.body
-
-    def _settled(self, register: PyTree, said: bytes, step: int, turn: int) -> bytes | None:
-        """The register with my message; None where that is not finite, for nobody would take it."""
-        try:
-            message = wire.unpack(said, self._side.layout)
-            body = wire.pack(self._register.settle(register, message, self._me, step, turn))
-            wire.unpack(body, self._register.layout)
-        except Refused:
-            return None
-        return body
 
     def _hand_over(self, now: float) -> list[Out]:
         held = self._held
@@ -315,16 +260,18 @@ class Walker:
 
     def _own_claim(self, asking: bool = False) -> Message:
         held = self._held
-        claim = Claim(held.step, held.epoch, held.promised, self._digest, self.done, asking)
+        claim = Claim(held.step, held.epoch, held.promised, self._shelf.digest, self.done, asking)
         return Message(Kind.ANNOUNCE, held.step, held.epoch, claim.body())
 
     def _on_announce(self, peer: int, message: Message, now: float) -> list[Out]:
         claim, held = claim_of(message.step, message.sub, message.body), self._held
-        if (claim.epoch, claim.step) == held.rank and claim.digest != self._digest:
+        if (claim.epoch, claim.step) == held.rank and claim.digest != self._shelf.digest:
             raise Refused("another register of the same step and epoch")
         plausible = self._plausible(peer, claim.step, claim.epoch, now)
         self._peers.claimed(peer, claim, now)
         if claim.epoch == held.promised and claim.step > self._top and plausible:
+            if self._top < 0:
+                self._election.opened(claim.step)
             self._move(claim.step, now)
         self._acked = self._acked or (claim.epoch == held.epoch and claim.step > held.step)
         behind = claim.asking or claim.promised < held.promised or (self.done and not claim.done)
@@ -361,8 +308,9 @@ class Walker:
         held = self._held
         if held.step < self._last or self.done:
             return []
-        if 1 + self._peers.holding(held.step, held.epoch, self._digest) < self._peers.majority:
+        if 1 + self._peers.holding(held.step, held.epoch, self._shelf.digest) < self._peers.majority:
             return []
+        self._election.proposal = None
         self._keep(role=Role.FINAL)
         return self._announce()
 
@@ -386,8 +334,11 @@ class Walker:
         if here < self._peers.majority:
             self._paused = self._too_few(here)
             return []
-        self._paused, held = "", self._held
-        proposal = self._election.propose(held.promised, max(self._top, 0), held.rank, now)
+        return self._begin(now)
+
+    def _begin(self, now: float) -> list[Out]:
+        held, self._paused = self._held, ""
+        proposal = self._election.propose(held.promised, held.rank, now)
         self._promise(proposal.epoch, now)
         return self._press(now)
 
@@ -420,6 +371,7 @@ class Walker:
 
     def _open(self, proposal: Proposal, step: int, body: bytes, now: float) -> list[Out]:
         self._election.proposal = None
+        self._election.opened(step)
         self._keep(step=step, epoch=proposal.epoch, role=Role.MINE, body=body)
         self._move(step, now)
         return self._announce()
@@ -433,8 +385,7 @@ class Walker:
         if message.sub < held.promised:
             return [Out(name, Message(Kind.REFUSAL, held.step, held.promised, b"a later epoch is promised"))]
         if message.sub > held.promised:
-            step, idle = max(self._top, 0), now - self._moved
-            self._election.grant(peer, message.sub, held.promised, step, idle, now)
+            self._election.grant(peer, message.sub, held.promised, now - self._moved, now)
             self._promise(message.sub, now)
         return [Out(name, Message(Kind.PROMISE, held.step, message.sub, _EPOCH.pack(held.epoch)))]
 
@@ -445,28 +396,25 @@ class Walker:
         return self._press(now) if self._election.proposal is not None else []
 
     def _on_refusal(self, peer: int, message: Message, now: float) -> list[Out]:
-        del peer, now
-        self._election.hint(message.sub, self._held.promised)
-        return []
+        """Propose a later epoch at once; but nobody can have me do so without end."""
+        useless = self._election.hint(message.sub, self._held.promised)
+        if not useless or not self._is_due(("hint", peer), self._patience.wait, now):
+            return []
+        self._election.proposal = None
+        return self._begin(now)
 
     # ---- what is kept
 
+    @property
+    def _held(self) -> Held:
+        return self._shelf.held
+
     def _keep(self, **changes: Any) -> bool:
         """Write down what I hold, and only then act on it."""
-        held = self._held._replace(**changes)
-        self._journal.put({_KEY: cast("bytes", msgpack.packb([*held[:3], int(held.role), held.body]))})
-        self._held, self._acked = held, False
-        self._digest = sha256(held.body).digest()
+        self._shelf.keep(**changes)
+        self._acked = False
         self._due.pop("handover", None)
         return True
-
-    def _recover(self) -> Held:
-        found = self._journal.get(_KEY)
-        if found is not None:
-            promised, step, epoch, role, body = msgpack.unpackb(found)
-            return Held(promised, step, epoch, Role(role), body)
-        first = Role.MINE if self._schedule[0] == self._me else Role.COPY
-        return Held(0, 0, 0, first, wire.pack(self._register.open()))
 
     def _move(self, step: int, now: float) -> None:
         self._top, self._moved, self._paused = step, now, ""
