@@ -46,6 +46,9 @@ class Line:
     def connected(self) -> frozenset[str]:
         return self.here
 
+    def forged(self) -> dict[str, int]:
+        return {}
+
     def close(self) -> None:
         self.closed = True
 

@@ -257,6 +257,26 @@ def test_the_receiver_s_own_rule_denies_another_s_name(scene: Scene, tmp_path: P
         a.close()
 
 
+def test_a_key_that_is_only_like_a_peer_s_is_not_its_word(scene: Scene):
+    """What holds where access control has failed: it is switched off here."""
+    heard: list[tuple[str, bytes]] = []
+    at = addresses("a")["a"]
+    a = ZenohTransport(scene.identities["a"], run="r3", admitted="b", listen=at, longest=LONGEST)
+    a._config["access_control"]["default_permission"] = "allow"
+    a.open(lambda sender, frame: heard.append((sender, frame)))
+    config = scene.config(scene.identities["d"])
+    config.insert_json5("connect/endpoints", json.dumps([f"tls/{at}"]))
+    try:
+        with zenoh.open(config) as session:
+            assert until(lambda: a.connected() == {"d"})
+            session.put("coterie/r3/*/a", b"forged")
+            session.delete("coterie/r3/b/a")
+            assert until(lambda: a.forged() == {"b": 2})
+        assert heard == []
+    finally:
+        a.close()
+
+
 def test_a_valid_owner_hears_nothing_that_is_for_others(scene: Scene, hostile: Hostile):
     heard: list[str] = []
     with hostile.session.declare_subscriber("**", lambda sample: heard.append(str(sample.key_expr))):

@@ -53,6 +53,10 @@ class Transport(Protocol):
         """Names at the other ends of connections."""
         ...
 
+    def forged(self) -> dict[str, int]:
+        """Frames that came under another's name, by whose; none was delivered."""
+        ...
+
     def close(self) -> None:
         """Send what waits, and leave."""
         ...
@@ -131,6 +135,7 @@ class Driver:
             "finished": sorted(self._finished),
             "refusals": self.refusals.shown(),
             "dropped": self._inbox.dropped,
+            "forged": self._transport.forged(),
             "traffic": dict(self.traffic),
             **self._public(),
         }

@@ -121,7 +121,7 @@ class ZenohTransport:
         return frozenset(str(link.auth_identifier) for link in self._session.info.links())
 
     def forged(self) -> dict[str, int]:
-        """Frames that arrived under another key than their sender's. Access control lets none pass."""
+        """Frames under a key that is only like the one of this peer. Access control lets none pass; neither do we."""
         with self._lock:
             return dict(self._forged)
 
