@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from random import Random
 
 import numpy as np
 import pytest
 from gossip_world import World, frame, trips
 
+from coterie import topologies
 from coterie.engines.federate import wire
 from coterie.engines.federate.machine import Patience
 from coterie.engines.federate.memory import Link
@@ -31,18 +33,19 @@ def close(got: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=3e-5 * scale)
 
 
-@pytest.mark.parametrize(("protocol", "options"), SAME)
-def test_real_owners_compute_what_simulate_does(tmp_path, protocol, options):
-    world = World(tmp_path, protocol, **options)
+@pytest.mark.parametrize("gossip", [1, 4])
+def test_real_owners_compute_what_simulate_does_with_the_fewest_messages(tmp_path, gossip):
+    world = World(tmp_path, gossip=gossip)
     with world.network() as network:
         network.run(100.0)
         assert not network.refused
         close(world.models(network), world.simulated())
+    assert len(network.sent) == world.rounds * topologies.messages_per_round(world.topology, gossip)
     world.check(network)
 
 
 @pytest.mark.parametrize(("protocol", "options"), SAME)
-def test_loss_doubling_delay_and_disorder_change_nothing(tmp_path, protocol, options):
+def test_under_loss_doubling_delay_and_disorder_they_compute_the_same(tmp_path, protocol, options):
     world = World(tmp_path, protocol, **options)
     with world.network(link=ROUGH, seed=1) as network:
         network.run(1000.0)
@@ -76,6 +79,25 @@ def test_all_owners_restarted_change_no_model(tmp_path):
         for name in world.names:
             network.crash(name, at=2.1)
             network.restart(name, at=3.0)
+        network.run(1000.0)
+        close(world.models(network), world.simulated())
+    world.check(network)
+
+
+def test_a_journal_from_before_a_power_cut_costs_time_alone(tmp_path):
+    world = World(tmp_path, rounds=12, gossip=2, patience=PATIENT)
+    journal, copy = tmp_path / "owner-1.journal", tmp_path / "copy"
+    with world.network(link=Link(delay=0.2)) as network:
+        network.run(1.0)
+        network.crash("owner-1")
+        shutil.copy(journal, copy)
+        network.restart("owner-1")
+        network.run(3.0)
+        ahead = network.machines["owner-1"].status.step
+        network.crash("owner-1")
+        shutil.copy(copy, journal)
+        network.restart("owner-1")
+        assert network.machines["owner-1"].status.step < ahead
         network.run(1000.0)
         close(world.models(network), world.simulated())
     world.check(network)

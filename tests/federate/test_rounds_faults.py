@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from gossip_world import trips
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_world import Toys
 
-from coterie.engines.federate import exchange, rounds
+from coterie.engines.federate import exchange, rounds, wire
 from coterie.engines.federate.memory import Link, Network
+from coterie.engines.federate.wire import Kind, Message
 
 KINDS: dict[str, dict[str, Any]] = {  # symmetric, accelerated, time-varying; directed, time-varying
     "ring": {},
@@ -204,7 +205,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None)
 @given(
     faults=FAULTS, kind=st.sampled_from(sorted(KINDS)), seed=st.integers(0, 999), every=st.integers(10, 200)
 )
@@ -228,3 +229,26 @@ def test_the_sum_is_kept_under_any_faults(tmp_path_factory, faults, kind, seed, 
         network.run(2000.0)
         finished(toys, network)
     assert np.isfinite([machine.model() for machine in network.machines.values()]).all()  # type: ignore[attr-defined]
+
+
+BODIES = st.sampled_from(
+    [b"", bytes(8 * 4), np.full(4, np.nan).tobytes(), np.full(4, 1e308).tobytes(), bytes(33)]
+)
+JUNK = st.tuples(
+    st.sampled_from(["owner-1", "owner-2", "owner-4", "stranger"]),
+    st.builds(Message, st.sampled_from(Kind), st.integers(0, 12), st.integers(0, 4), BODIES),
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(junk=st.lists(JUNK, max_size=60), seed=st.integers(0, 99))
+def test_no_message_crashes_or_stalls_an_owner(tmp_path_factory, junk, seed):
+    toys = Toys(tmp_path_factory.mktemp("toys"), rounds=10, gossip=2)
+    with toys.network(seed=seed) as network:
+        for number, (sender, message) in enumerate(junk):
+            network.inject(sender, "owner-0", wire.encode(message, bytes(32)), at=0.05 * number)
+        network.run(200.0)
+        assert not network.stopped
+        assert all(machine.done for machine in network.machines.values())
+    assert len(toys.ledgers["owner-0"]) == 10
+    toys.check(network)

@@ -2,6 +2,8 @@
 
 machine.py     what a party's side is: a state machine without clock, socket or thread
 rounds.py      an owner of a protocol of rounds, among its neighbours
+exchange.py    the arithmetic of gossip over links that fail
+voice.py       what an owner of rounds says in each step: one message for ever, whatever crashes
 hub.py         the aggregator of a protocol whose messages meet in one sum, and an owner that talks to it
 walk.py        a model handed from owner to owner
 learner.py     a learner that owners visit by their own clocks, and such an owner

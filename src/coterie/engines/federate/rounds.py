@@ -122,13 +122,9 @@ class RoundsOwner:
         source = self._index.get(sender)
         if source is None:
             raise Refused("not a neighbour")
-        peer = self._peers[source]
         if message.kind == Kind.WANT and message.step > self._setting.rounds:
             reason = f"round {message.step}: the agreement has {self._setting.rounds}"
             return [Out(sender, Message(Kind.REFUSAL, message.step, message.sub, reason.encode()))]
-        if message.kind == Kind.BYE:
-            peer.absent = True
-            return []
         place = self._place_of(message)
         hop = self._view.hop(place)
         if source not in (hop.tells if message.kind == Kind.WANT else hop.hears):
@@ -137,7 +133,7 @@ class RoundsOwner:
             self._told(source, place, message.body)
         elif message.kind == Kind.REFUSAL:
             self._denied(source, place)
-        peer.heard = self._now
+        self._peers[source].heard = self._now
         return self._tell(place, source) if message.kind == Kind.WANT else []
 
     def _place_of(self, message: Message) -> int:
@@ -364,8 +360,10 @@ class RoundsOwner:
         forgotten = self._debts.forgotten
         notes = []
         if self._silent:
-            notes.append("takes part no more: this protocol does not mix without releasing")
-        elif not self.done and (missing := self._missing()):
+            return (
+                f"takes part no more, for this protocol does not mix without releasing: {self._voice.spent}"
+            )
+        if not self.done and (missing := self._missing()):
             if self._place < self._view.joined:
                 notes.append("waits for all owners to come")
             elif not (self._view.balanced or self._setting.debiased):

@@ -8,6 +8,7 @@ code, and none says who sent it: that is the transport's word, which knows the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, cast
@@ -97,7 +98,7 @@ class Layout(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of a body."""
-        return sum(np.dtype(kind).itemsize * int(np.prod(shape)) for kind, shape in self.leaves)
+        return sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in self.leaves)
 
 
 def layout(tree: PyTree) -> Layout:
@@ -125,7 +126,7 @@ def unpack(body: bytes, like: Layout) -> PyTree:
     start = 0
     for kind, shape in like.leaves:
         dtype = np.dtype(kind)
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         leaf = np.frombuffer(body, dtype.newbyteorder("<"), count, start).reshape(shape)
         leaves.append(leaf.astype(dtype, copy=False))
         start += dtype.itemsize * count
