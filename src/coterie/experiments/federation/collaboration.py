@@ -8,7 +8,7 @@ from functools import cached_property
 import jax
 import numpy as np
 
-from coterie import topologies
+from coterie import _check, topologies
 from coterie.engines.federate.side import message_layout
 from coterie.engines.federate.wire import Layout
 from coterie.experiments.federation.agreement import Agreement
@@ -94,6 +94,7 @@ def collaboration(agreement: Agreement) -> Collaboration:
         topology=topologies.build(experiment.topology, len(owners), experiment.seed),
         params=problem.model.init(jax.random.key(experiment.seed)),
     )
-    settings = typed(experiment.protocol, PROTOCOLS[experiment.protocol].settings, experiment.settings)
+    known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
+    settings = typed(experiment.protocol, known, experiment.settings)
     program = build(experiment.protocol, task, settings, experiment.calibration)
     return Collaboration(agreement, task, program, mapped)
