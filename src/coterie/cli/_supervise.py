@@ -142,7 +142,7 @@ def _cause(jobs: Sequence[dict[str, Any]], statuses: list[int], heard: list[Hear
         if status < 0 and -status not in (signal.SIGABRT, signal.SIGTERM):
             name = signal.Signals(-status).name
             return ProcessError(
-                f"process {job['process']} of {job['processes']} was ended by {name}. {_remedy(job)}"
+                f"process {job['process']} of {job['processes']} was ended by {name}. {_remedy(jobs[0])}"
             )
     for one, status in zip(heard, statuses):
         if status == ProcessError.exit_status:

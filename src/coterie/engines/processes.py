@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import jax
@@ -15,6 +17,7 @@ from coterie import _check
 from coterie.errors import InputError, ProcessError
 
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as lost
+_LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "heartbeat", "coordination")
 _PAUSE = 0.2  # seconds between two attempts to reach the coordinator
 
 
@@ -66,11 +69,39 @@ def leave() -> None:
         jax.distributed.shutdown()
 
 
+@contextmanager
+def losing() -> Iterator[None]:
+    """Around what needs all processes: where the machinery fails because one of them is gone, that is the error."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        words = str(error).lower()
+        if jax.process_count() > 1 and any(sign in words for sign in _LOST):
+            raise ProcessError(
+                "lost the connection to another process; one that is gone stops all."
+            ) from error
+        raise
+
+
+def check_agreement(mark: str) -> None:
+    """Stop in every process if the processes were not given the same program, records or settings."""
+    if jax.process_count() == 1:
+        return
+    marks = hosts.process_allgather(np.frombuffer(bytes.fromhex(mark), np.uint8))
+    odd = np.flatnonzero((marks != marks[0]).any(axis=1))
+    if len(odd):
+        raise InputError(
+            f"process {odd[0]} has other records, settings or versions than process 0. "
+            "Give every process the same options and files."
+        )
+
+
 def check_same(settings: str) -> None:
     """Stop in every process if they were not given the same settings, line by line."""
     if jax.process_count() == 1:
         return
-    everyones = _exchanged(settings)
+    with losing():
+        everyones = _exchanged(settings)
     for process, other in enumerate(everyones):
         differ = _first_difference(everyones[0], other)
         if differ is not None:

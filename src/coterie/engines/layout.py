@@ -1,0 +1,179 @@
+"""Owners laid out over the devices of a mesh: where their records and states live, and the steps taken there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from coterie._types import Array, PyTree
+from coterie.engines import simulate as one
+from coterie.engines.simulate import Static, Tick, World
+from coterie.program import Program, Rounds, Shards, Visits
+from coterie.topologies.crossing import held, spread
+from coterie.topologies.mixing import AXIS, Mixer
+
+_KEYS = ("noise_keys", "sampling_keys", "coin_keys")
+_WORLD: Any = World(*(Spec(AXIS) if name in ("shards", "mixing") else Spec() for name in World._fields))  # type: ignore[arg-type]
+
+
+class Parts(NamedTuple):
+    """How a run is laid out."""
+
+    static: Static
+    mesh: Mesh
+    owners: int
+    block: int
+
+
+def laid_out(
+    program: Program, shards: Shards, mixer: Mixer | None, seed: int, every: int, transcript: bool
+) -> tuple[Parts, World]:
+    """Put every owner's records and everyone's numbers where they are needed."""
+    mesh = Mesh(np.array(jax.devices()), (AXIS,))
+    static = one.compile_key(program, shards, mixer, one._message if transcript else None)
+    owners, visits = len(program.plan.sizes), isinstance(program.functions, Visits)
+    crossed = Mixer(None, ()) if mixer is None or visits else spread(mixer, owners, mesh.size)  # type: ignore[arg-type]
+    static = static._replace(axis=AXIS, mix=crossed.apply)
+    block = one._block_length(static, shards, every, visits)
+    world = one.build_world(program, shards, None, seed)
+    plain = {name: jax.random.key_data(getattr(world, name)) for name in _KEYS}
+    world = world._replace(mixing=crossed.arrays, shards=(), **plain)
+    placed = _placed(mesh, world, _WORLD)
+    return Parts(static, mesh, owners, block), placed._replace(shards=_records(mesh, shards))
+
+
+def _records(mesh: Mesh, shards: Shards) -> Shards:
+    """Each device gets its own owners' records alone. Made-up owners have one record of zeros, for nobody."""
+    owners = shards.x.shape[0]
+    rows = held(owners, mesh.size) * mesh.size
+    host = [np.asarray(part) for part in shards]
+
+    def place(part: np.ndarray, blank: int) -> Array:
+        def cut(index: Any) -> np.ndarray:
+            first, last = index[0].start or 0, index[0].stop or rows
+            real = part[first : min(last, owners)]
+            made_up = np.full((last - first - len(real), *part.shape[1:]), blank, part.dtype)
+            return np.concatenate([real, made_up]) if len(made_up) else real
+
+        return jax.make_array_from_callback((rows, *part.shape[1:]), NamedSharding(mesh, Spec(AXIS)), cut)
+
+    return Shards(place(host[0], 0), place(host[1], 0), place(host[2], 1))
+
+
+def _placed(mesh: Mesh, tree: PyTree, specs: PyTree) -> PyTree:
+    """Arrays that every process holds whole, on the devices that need them; `specs` is a prefix of the tree."""
+
+    def put(spec: Spec, branch: PyTree) -> PyTree:
+        sharding = NamedSharding(mesh, spec)
+
+        def leaf(value: Any) -> Array:
+            value = np.asarray(value)
+            return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+
+        return jax.tree.map(leaf, branch)
+
+    return jax.tree.map(put, specs, tree, is_leaf=lambda node: isinstance(node, Spec))
+
+
+def _here(parts: Parts, world: World) -> World:
+    """Inside `shard_map`: the world as this device sees it. Only records and links differ between devices."""
+    first = jax.lax.axis_index(AXIS).astype(jnp.int32) * world.shards.counts.shape[0]
+    keys = {name: jax.random.wrap_key_data(getattr(world, name)) for name in _KEYS}
+    mixing = jax.tree.map(lambda leaf: leaf[0], world.mixing)
+    return world._replace(first=first, mixing=mixing, **keys)
+
+
+def _own(parts: Parts, world: World) -> World:
+    """The rows of the owners here; a made-up owner has the last one's numbers, so that all of its are finite."""
+    rows = jnp.minimum(world.first + jnp.arange(world.shards.counts.shape[0]), parts.owners - 1)
+    names = ("size", "noise_scale", "numbers", *_KEYS)
+    return world._replace(
+        **{name: jax.tree.map(lambda leaf: leaf[rows], getattr(world, name)) for name in names}
+    )
+
+
+def carried(parts: Parts) -> Any:
+    """Owners' states live with them; everyone has the register."""
+    return Spec(AXIS) if isinstance(parts.static.functions, Rounds) else (Spec(), Spec(AXIS))
+
+
+@partial(jax.jit, static_argnums=0)
+def start(parts: Parts, world: World, params: PyTree) -> PyTree:
+    """Every owner's first state, where the owner lives; and the register, everywhere."""
+
+    def begin(world: World, params: PyTree) -> PyTree:
+        world, functions = _here(parts, world), parts.static.functions
+        states = one._states(parts.static, _own(parts, world), params)
+        return states if isinstance(functions, Rounds) else (functions.open(params, world.numbers), states)
+
+    return _mapped(parts, begin, (_WORLD, Spec()), carried(parts))(world, params)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=one.WIDE)
+def advance(parts: Parts, world: World, carry: PyTree, ticks: Tick) -> tuple:
+    """The steps of `simulate`, on each device for the owners there."""
+    rounds = isinstance(parts.static.functions, Rounds)
+
+    def steps(world: World, carry: PyTree, ticks: Tick) -> tuple:
+        world = _here(parts, world)
+        if rounds:
+            return one._rounds(parts.static, parts.block, _own(parts, world), carry, ticks)
+        return one._visits(parts.static, parts.block, world, carry, ticks)
+
+    out = (carried(parts), Spec(None, AXIS) if rounds else Spec())
+    return _mapped(parts, steps, (_WORLD, carried(parts), Spec()), out)(world, carry, ticks)
+
+
+@partial(jax.jit, static_argnums=0)
+def models(parts: Parts, carry: PyTree) -> PyTree:
+    """The owners' models where they live, or the register's."""
+    spec = Spec(AXIS) if isinstance(parts.static.functions, Rounds) else Spec()
+    return _mapped(parts, partial(one._models, parts.static), (carried(parts),), spec)(carry)
+
+
+def _mapped(parts: Parts, function: Callable, given: tuple, back: Any) -> Callable:
+    return jax.shard_map(function, mesh=parts.mesh, in_specs=given, out_specs=back, check_vma=False)
+
+
+@cache
+def _copier(mesh: Mesh) -> Callable[[PyTree], PyTree]:
+    return jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh, Spec()))
+
+
+def everyones(parts: Parts, tree: PyTree, axis: int | None = 0) -> PyTree:
+    """All owners' rows in every process, without those of made-up owners; axis None: what everyone has already."""
+    whole = jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), _copier(parts.mesh)(tree))
+    if axis is None or isinstance(parts.static.functions, Visits):
+        return whole
+    return _cut(parts, whole, axis)
+
+
+def _cut(parts: Parts, tree: PyTree, axis: int = 0) -> PyTree:
+    real = (slice(None),) * axis + (slice(parts.owners),)
+    return jax.tree.map(lambda leaf: leaf[real], tree)
+
+
+def real(parts: Parts, carry: PyTree) -> PyTree:
+    """A carry without made-up owners: it can go on over another number of devices."""
+    if isinstance(parts.static.functions, Rounds):
+        return _cut(parts, carry)
+    return carry[0], _cut(parts, carry[1])
+
+
+def restored(parts: Parts, whole: PyTree) -> PyTree:
+    """Put a carry back on the devices; made-up owners get the last one's state, which nobody hears."""
+    more = held(parts.owners, parts.mesh.size) * parts.mesh.size - parts.owners
+
+    def padded(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], more, axis=0)]), tree)
+
+    rounds = isinstance(parts.static.functions, Rounds)
+    full = padded(whole) if rounds else (whole[0], padded(whole[1]))
+    return _placed(parts.mesh, full, carried(parts))

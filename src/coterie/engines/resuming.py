@@ -1,0 +1,94 @@
+"""Keeping what a run over devices has reached, and going on from there, on any number of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils as hosts
+
+from coterie._types import PyTree
+from coterie.engines import checkpoint
+from coterie.engines import simulate as one
+from coterie.engines.layout import Parts, everyones, models, real, restored
+from coterie.errors import InputError
+
+
+class Past(NamedTuple):
+    """What a run has left behind so far, as lists of one entry a chunk; looks only where the probe looks."""
+
+    points: list[int]
+    looks: list[PyTree]
+    infos: list[PyTree]
+    messages: list[PyTree]
+
+
+def keep(parts: Parts, carry: PyTree, past: Past, file: Path, mark: str) -> None:
+    """Gather everyone's states, and write them where the first process runs."""
+    whole = everyones(parts, carry, axis=None)
+    if jax.process_index() > 0:
+        return
+    arrays = {
+        "points": np.asarray(past.points),
+        **checkpoint.flat("carry", real(parts, whole)),
+        **checkpoint.flat("looks", one._stack(past.looks) if past.looks else ()),
+        **checkpoint.flat("out", (one._concatenate(past.infos), one._concatenate(past.messages))),
+    }
+    checkpoint.write(file, mark, arrays)
+
+
+def resume(
+    parts: Parts, carry: PyTree, like: PyTree, file: Path | None, mark: str, probe: Callable | None
+) -> tuple[PyTree, Past]:
+    """What the checkpoint says, in every process; only the first one reads it. `like` is what a chunk leaves behind."""
+    found = _found(file, mark)
+    blank = real(parts, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), carry))
+    points = _told(np.asarray(found["points"], np.int32))
+    carry = restored(parts, _told(checkpoint.shaped("carry", found, blank) if "carry.0" in found else blank))
+    past = Past(points.tolist(), [], [], [])
+    seen = None if probe is None else everyones(parts, models(parts, carry))
+    if jax.process_index() > 0:
+        return carry, past
+    info, message = checkpoint.shaped("out", found, like)
+    past.infos.append(info)
+    past.messages.append(message)
+    if probe is not None:
+        looks = checkpoint.shaped("looks", found, look(probe, seen))
+        past.looks.extend(jax.tree.map(lambda leaf, at=at: leaf[at], looks) for at in range(len(points)))
+    return carry, past
+
+
+def look(probe: Callable, everyones_models: PyTree) -> PyTree:
+    """What the probe says of all owners' models."""
+    return jax.tree.map(np.asarray, probe(jax.tree.map(jnp.asarray, everyones_models)))
+
+
+def _found(file: Path | None, mark: str) -> dict[str, np.ndarray]:
+    """The checkpoint in the first process; in the others as many blank points. Nobody goes on if it cannot be read."""
+    found, problem = {}, None
+    if jax.process_index() == 0:
+        try:
+            if file is None:
+                raise InputError("resume=True: needs a checkpoint. Name its file.")
+            found = checkpoint.read(file, mark)
+        except InputError as error:
+            problem = error
+    points = int(_told(np.asarray(len(found.get("points", ())), np.int32)))
+    if not points:
+        raise problem or InputError("resume: process 0 cannot read the checkpoint; its own error says why.")
+    return found or {"points": np.zeros(points, np.int32)}
+
+
+def _told(tree: PyTree) -> PyTree:
+    """What the first process has, in all of them; as bytes, since only these add up whatever the type."""
+    raw = jax.tree.map(lambda leaf: np.frombuffer(leaf.tobytes(), np.uint8), tree)
+    heard = hosts.broadcast_one_to_all(raw)
+    return jax.tree.map(
+        lambda leaf, told: np.frombuffer(np.asarray(told).tobytes(), leaf.dtype).reshape(leaf.shape),
+        tree,
+        heard,
+    )
