@@ -112,10 +112,14 @@ class Scene:
         self.child.send_signal(signal.SIGTERM)
         for thread in self.threads:
             thread.join(20)
-        assert self.child.wait(20) == 0
-        assert self.child.stdout is not None
-        with self.child.stdout as printed:
-            assert printed.read() == "stopped\n"
+        printed, _ = self.child.communicate(timeout=20)
+        assert (self.child.returncode, printed) == (0, "stopped\n")
+
+    def end(self) -> None:
+        """Whatever happened."""
+        self.over = True
+        self.child.kill()
+        self.child.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +130,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield found
         found.close()
     finally:
-        found.over = True
-        found.child.kill()
-        found.child.wait()
+        found.end()
 
 
 class Hostile:

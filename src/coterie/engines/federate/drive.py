@@ -95,6 +95,7 @@ class Driver:
         self._changed = False
         self._here: frozenset[str] = frozenset()
         self._finished: set[str] = set()
+        self._heard: dict[str, float] = {}
         self._greeting: dict[str, float] = {}
         self._done_at: float | None = None
         self.refusals = Refusals(log)
@@ -132,6 +133,7 @@ class Driver:
             "peers": list(self._transport.admitted),
             "alive": sorted(self._transport.alive()),
             "connected": sorted(self._transport.connected()),
+            "silent": {peer: round(self._now() - last, 1) for peer, last in sorted(self._heard.items())},
             "finished": sorted(self._finished),
             "refusals": self.refusals.shown(),
             "dropped": self._inbox.dropped,
@@ -186,6 +188,7 @@ class Driver:
 
     def _receive(self, sender: str, frame: bytes) -> None:
         now = self._now()
+        self._heard[sender] = now
         self.traffic["frames in"] += 1
         self.traffic["bytes in"] += len(frame)
         try:

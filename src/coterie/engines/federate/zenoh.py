@@ -110,7 +110,9 @@ class ZenohTransport:
         self._publishers[peer].put(frame)
 
     def alive(self) -> frozenset[str]:
-        """Peers that have joined: a killed one leaves in moments, a frozen one after ten seconds."""
+        """Peers that have joined. A killed one leaves in moments, a frozen one after ten seconds; one whose link is
+        full of what it did not read is not missed before its connection ends.
+        """
         with self._lock:
             return frozenset(self._alive)
 
@@ -170,6 +172,8 @@ def access(me: str, peers: Sequence[str], run: str, through: str | None = None) 
     to it only under coterie/<run>/<me>/p. With `through`, the frames of all `peers` pass from and to that name, and
     none from and to any other.
     """
+    if through in peers:
+        raise InputError(f"name={through!r}: is the router's. Give the party another one.")
     pairs = {peer: [peer] for peer in peers} if through is None else {through: list(peers)}
     heard = {
         subject: [
@@ -202,7 +206,7 @@ def router_access(parties: Sequence[str], run: str) -> dict[str, Any]:
 
 
 def router_config(identity: Identity, listen: str, parties: Sequence[str], run: str, longest: int) -> str:
-    """The configuration of a Zenoh router (`zenohd --config FILE`) of this run, as JSON."""
+    """The configuration of a Zenoh router of this run, as JSON. It names the identity's paths as they are."""
     config = _config(identity, {"listen": [_endpoint("listen", listen)], "connect": []}, longest)
     return json.dumps(config | {"mode": "router", "access_control": router_access(parties, run)}, indent=1)
 
