@@ -32,6 +32,7 @@ def node(
         from dataclasses import replace
 
         from coterie import _check
+        from coterie.engines.federate.door import watched
         from coterie.engines.federate.drive import stopping
         from coterie.engines.federate.randomness import GENERATORS
         from coterie.experiments.federation import node as federation
@@ -41,7 +42,7 @@ def node(
         if generator is not None:
             own = replace(own, generator=_check.one_of("generator", generator, GENERATORS))
         with stopping() as stop:
-            found = federation.run(own, data, log=_log, stop=stop, injected_seed=injected_seed)
+            found = federation.run(own, data, log=_log, stop=stop, injected_seed=injected_seed, watch=watched)
         summary = outcome.summary(found)
         if found.finished:
             summary["out"] = str(outcome.write(found, out or own.results))

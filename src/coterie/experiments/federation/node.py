@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,8 +62,11 @@ def run(
     stop: Callable[[], bool],
     injected_seed: int | None = None,
     linger: float = LINGER,
+    watch: Callable[[Callable[[str, str], None]], AbstractContextManager[None]] | None = None,
 ) -> Outcome:
     """Take part until the run is over, or until told to stop.
+
+    `watch`, such as `door.watched`, counts what is turned away before the party hears of it.
 
     `injected_seed` takes the simulator's noise in place of the owner's own: for comparison in tests alone, for who
     knows the seed can take the noise off again.
@@ -93,7 +96,8 @@ def run(
             stop=stop,
         )
         log(f"{party.name} joins run {planned.agreement.run[:8]} of {planned.agreement.name!r}")
-        finished = driver.run()
+        with watch(driver.refuse) if watch else nullcontext():
+            finished = driver.run()
         return Outcome(
             party=party,
             collaboration=planned,
@@ -248,12 +252,13 @@ def _records(party: Party, planned: Collaboration, data: Path | None) -> Rows:
 def _transport(party: Party, planned: Collaboration, identity: trust.Identity) -> Transport:
     from coterie.engines.federate.zenoh import ZenohTransport
 
+    peers, direct = planned.peers(party.name), party.router is None
     return ZenohTransport(
         identity,
         run=planned.agreement.run,
-        admitted=planned.peers(party.name),
-        listen=party.listen,
-        peers={name: where for name, where in party.peers.items() if name in planned.peers(party.name)},
+        admitted=peers,
+        listen=party.listen if direct else None,
+        peers={name: where for name, where in party.peers.items() if direct and name in peers},
         router=party.router,
         longest=longest(planned),
     )
