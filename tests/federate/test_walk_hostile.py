@@ -40,6 +40,9 @@ class Rogue(Machine):
     def _changed(self, outs: list[Out]) -> list[Out]:
         return [other for out in outs for other in self._change(out)]
 
+    def model(self) -> Any:
+        return self._machine.model()
+
     @property
     def done(self) -> bool:
         return True

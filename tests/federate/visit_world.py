@@ -17,7 +17,6 @@ import worlds
 
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.federate import wire
-from coterie.engines.federate.held import Held
 from coterie.engines.federate.journal import Journal
 from coterie.engines.federate.learner import Learner, Visitor
 from coterie.engines.federate.machine import Machine, Patience, Status
@@ -52,7 +51,7 @@ class End(NamedTuple):
     """Where a party was when the run ended."""
 
     done: bool
-    held: Held | None  # of a walker
+    held: Any  # of a walker: held.Held
     status: Status
     model: Any
 
@@ -289,8 +288,7 @@ class World:
 
 
 def _end(machine: Any) -> End:
-    model = machine.model() if hasattr(machine, "model") else None
-    return End(machine.done, getattr(machine, "held", None), machine.status, model)
+    return End(machine.done, getattr(machine, "held", None), machine.status, machine.model())
 
 
 def close(got: Any, expected: Any) -> None:

@@ -6,17 +6,21 @@ and a proposer whose epochs come to nothing is trusted again only after twice as
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coterie.engines.federate.machine import Patience
-from coterie.engines.federate.wire import Refused
+from coterie.engines.federate.wire import Kind, Message, Refused
 
 _LEAP = (
     1 << 20
 )  # the most that one proposal may raise the epoch: frames can count far more of these than a run sees
 _DOUBLINGS = 4  # of the time until a proposer is trusted again
+
+_EPOCH = struct.Struct("<Q")
 
 Rank: TypeAlias = tuple[int, int]  # a register's epoch and step: later epochs come first, then later steps
 
@@ -94,12 +98,15 @@ class Election:
         self._grants[peer], self._granted[peer] = tries + 1, now
         self.overtaken(epoch)
 
-    def promise(self, peer: int, epoch: int, rank: Rank) -> None:
-        """A peer has promised my epoch."""
+    def promise(self, peer: int, message: Message) -> None:
+        """A peer has promised an epoch of mine."""
+        if len(message.body) != _EPOCH.size:
+            raise Refused(f"wrong shape: {len(message.body)} bytes, must be {_EPOCH.size}")
+        rank = (*_EPOCH.unpack(message.body), message.step)
         proposal = self.proposal
-        if proposal is None or epoch != proposal.epoch or proposal.source is not None:
+        if proposal is None or message.sub != proposal.epoch or proposal.source is not None:
             return
-        if rank[0] >= epoch:
+        if rank[0] >= proposal.epoch:
             raise Refused("a promise whose register is of a later epoch")
         proposal.promises[peer] = rank
 
@@ -121,9 +128,12 @@ class Election:
         proposal.source = best
         return True
 
-    def best(self) -> Rank | None:
-        """The rank of the register that I asked for."""
-        proposal = self.proposal
-        if proposal is None or proposal.source is None:
-            return None
-        return proposal.promises[proposal.source]
+    def place(self, coming: Sequence[int]) -> int:
+        """How many should propose before me: those whose turn comes earlier after the one that is missing."""
+        order = list(dict.fromkeys(coming))
+        return order.index(self._me) if self._me in order else len(order) + self._me
+
+
+def promise_of(epoch: int, rank: Rank) -> Message:
+    """The promise to follow this epoch, and how good the register is that I hold."""
+    return Message(Kind.PROMISE, rank[1], epoch, _EPOCH.pack(rank[0]))

@@ -10,6 +10,8 @@ import msgpack
 
 from coterie.engines.federate.election import Rank
 from coterie.engines.federate.journal import Journal
+from coterie.engines.federate.peers import Claim
+from coterie.engines.federate.wire import Kind, Message
 
 _KEY = "walk"
 
@@ -46,6 +48,13 @@ class Shelf:
         found = journal.get(_KEY)
         self.held = empty if found is None else _read(found)
         self.digest = sha256(self.held.body).digest()
+
+    def claim(self, asking: bool = False) -> Message:
+        """What I announce of it."""
+        held = self.held
+        done = held.role == Role.FINAL
+        claim = Claim(held.step, held.epoch, held.promised, self.digest, done, asking)
+        return Message(Kind.ANNOUNCE, held.step, held.epoch, claim.body())
 
     def keep(self, **changes: Any) -> None:
         """Change it, on the disk and then here."""

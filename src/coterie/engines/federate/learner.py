@@ -288,6 +288,9 @@ class Visitor:
             note = "paused: the learner does not react"
         return Status(self._speaker.turns, self._ticks, (LEARNER,) if silent else (), note, self._refused)
 
+    def model(self) -> None:
+        """The model is the learner's: an owner is shown a query, not the result."""
+
     def _handle(self, message: Message, now: float) -> list[Out]:
         if message.kind == Kind.QUERY:
             return self._on_query(message, now)

@@ -92,6 +92,10 @@ class Peers:
         """How many owners are not absent, with me."""
         return 1 + sum(not self.absent(peer, now) for peer in self.others)
 
+    def too_few(self, here: int) -> str:
+        """Why nothing goes on here."""
+        return f"paused: {here} of {self._owners} owners are heard of, {self.majority} are needed"
+
     def following(self, epoch: int, now: float) -> int:
         """How many owners, with me, said lately that they promised no later epoch."""
         recent = (claim for time, claim in self._claims.values() if now - time <= self._patience.wait)
@@ -109,10 +113,11 @@ class Peers:
             for _, claim in self._claims.values()
         )
 
-    def knows_result(self, step: int, digest: bytes) -> bool:
-        """Whether anybody says that this register is final."""
-        claims = (claim for _, claim in self._claims.values())
-        return any(claim.done and (claim.step, claim.digest) == (step, digest) for claim in claims)
+    def is_result(self, step: int, epoch: int, digest: bytes) -> bool:
+        """Whether the last register is known to be final: a majority holds it, or one of nearly a majority says so."""
+        holders, claims = self.holding(step, epoch, digest), (claim for _, claim in self._claims.values())
+        known = any(claim.done and (claim.step, claim.digest) == (step, digest) for claim in claims)
+        return holders >= self.majority or (known and holders + 1 >= self.majority)
 
     def holders(self, step: int) -> list[tuple[int, int]]:
         """Who holds the register after this step, and of which epoch; those who were heard last first."""

@@ -26,7 +26,6 @@ last promise: the history may then fork until the next epoch; charges do not, fo
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -35,11 +34,11 @@ import numpy as np
 
 from coterie._types import PyTree
 from coterie.engines.federate import wire
-from coterie.engines.federate.election import Election, Proposal
+from coterie.engines.federate.election import Election, Proposal, promise_of
 from coterie.engines.federate.held import Held, Role, Shelf
 from coterie.engines.federate.journal import Journal
 from coterie.engines.federate.machine import Out, Patience, Status
-from coterie.engines.federate.peers import Claim, Peers, claim_of
+from coterie.engines.federate.peers import Peers, claim_of
 from coterie.engines.federate.release import Outlet
 from coterie.engines.federate.side import RegisterSide, VisitSide
 from coterie.engines.federate.visit import Speaker, Steps
@@ -47,7 +46,6 @@ from coterie.engines.federate.wire import Kind, Message, Refused
 from coterie.program import Program
 
 _BEATS = 6  # announcements in one `wait`: an owner counts as absent once all of them are missing
-_EPOCH = struct.Struct("<Q")
 
 
 class Walker:
@@ -89,8 +87,6 @@ class Walker:
             Kind.WANT: self._on_want,
         }
 
-    # ---- the machine
-
     def start(self, now: float) -> list[Out]:
         """Begin, or resume, and ask the others where they are."""
         self._peers = Peers(len(self._names), self._me, self._schedule, self._patience, now)
@@ -124,13 +120,13 @@ class Walker:
     @property
     def done(self) -> bool:
         """Whether a majority holds the last register, and so do I."""
-        return self._held.role == Role.FINAL
+        return self.held.role == Role.FINAL
 
     @property
     def status(self) -> Status:
         """Where the walk stands, as far as is known here."""
-        step, waiting = self._held.step, ()
-        if step < self._last and self._held.role != Role.MINE:
+        step, waiting = self.held.step, ()
+        if step < self._last and self.held.role != Role.MINE:
             waiting = (self._names[self._schedule[max(step, self._top) % self._last]],)
         note = "" if self.done else self._paused
         return Status(step, self._last, waiting, note or self._steps.spent, self._refused)
@@ -138,39 +134,37 @@ class Walker:
     @property
     def held(self) -> Held:
         """The register that I hold, and of which step and epoch it is: public."""
-        return self._held
+        return self._shelf.held
 
     def model(self) -> PyTree:
         """The model that it stands for."""
-        return self._register.model(wire.unpack(self._held.body, self._register.layout))
+        return self._register.model(wire.unpack(self.held.body, self._register.layout))
 
     # ---- going on
 
     def _advance(self, now: float) -> list[Out]:
         """Go on from the register as far as that is mine to decide; then tell everybody, and hand it to the next."""
-        before, out = self._held.step, []
+        before, out = self.held.step, []
         while self._may_act(now) and self._step(now):
             pass
-        if self._held.step > before:
-            self._move(self._held.step, now)
+        if self.held.step > before:
+            self._move(self.held.step, now)
             out = self._announce() + self._finish()
         return out + self._hand_over(now)
 
     def _may_act(self, now: float) -> bool:
-        held = self._held
+        held = self.held
         if held.role != Role.MINE or held.step == self._last:
             return False
-        here, needed = self._peers.following(held.promised, now), self._peers.majority
-        self._paused = "" if here >= needed else self._too_few(here)
-        self._asking = self._asking or here < needed
-        return here >= needed
-
-    def _too_few(self, here: int) -> str:
-        return f"paused: {here} of {len(self._names)} owners are heard of, {self._peers.majority} are needed"
+        here = self._peers.following(held.promised, now)
+        enough = here >= self._peers.majority
+        self._paused = "" if enough else self._peers.too_few(here)
+        self._asking = self._asking or not enough
+        return enough
 
     def _step(self, now: float) -> bool:
         """One step on: speak, or pass over who is not here, or give the register away. False: nothing for now."""
-        held, following = self._held, self._schedule[self._held.step]
+        held, following = self.held, self._schedule[self.held.step]
         if following == self._me:
             role = self._role_at(held.step + 1, now)
             body = self._steps.after(held.body, self._shelf.digest, held.step + 1)
@@ -185,42 +179,37 @@ class Walker:
         return Role.HANDED if following != self._me and self._peers.fresh(following, now) else Role.MINE
 
     def _hand_over(self, now: float) -> list[Out]:
-        held = self._held
+        held = self.held
         if held.role != Role.HANDED or self._acked or not self._is_due("handover", self._patience.retry, now):
             return []
         following = self._names[self._schedule[held.step]]
         return [Out(following, Message(Kind.HANDOVER, held.step, held.epoch, held.body))]
 
     def _on_handover(self, peer: int, message: Message, now: float) -> list[Out]:
-        held, rank = self._held, (message.sub, message.step)
-        if (
-            (proposal := self._election.proposal)
-            and proposal.source == peer
-            and rank == self._election.best()
-        ):
+        held, rank, proposal = self.held, (message.sub, message.step), self._election.proposal
+        if self.done:
+            return [Out(self._names[peer], self._shelf.claim())]
+        if proposal is not None and proposal.source == peer and rank == proposal.promises[peer]:
             wire.unpack(message.body, self._register.layout)
             return self._open(proposal, message.step, message.body, now)
         if rank == held.rank and message.body != held.body:
             raise Refused("another register of the same step and epoch")
+        ack = [Out(self._names[peer], Message(Kind.ACK, message.step, message.sub))]
         if message.sub == held.epoch and message.step <= held.step:
-            return [Out(self._names[peer], Message(Kind.ACK, message.step, message.sub))]
+            return ack
         self._acceptable(peer, message, now)
         wire.unpack(message.body, self._register.layout)
         last = message.step == self._last
-        self._keep(
-            step=message.step,
-            epoch=message.sub,
-            role=Role.COPY if last else Role.MINE,
-            body=message.body,
-        )
+        role = Role.COPY if last else Role.MINE
+        self._keep(step=message.step, epoch=message.sub, role=role, body=message.body)
         self._move(message.step, now)
-        ack = [Out(self._names[peer], Message(Kind.ACK, message.step, message.sub))]
         return ack + (self._announce() if last else [])
 
     def _acceptable(self, peer: int, message: Message, now: float) -> None:
         """Refused unless the register is of the epoch that I promised, comes from who can have it, and is for me."""
-        held = self._held
-        if message.step == self._last and self._is_result(message):
+        held = self.held
+        digest = sha256(message.body).digest()
+        if message.step == self._last and self._peers.is_result(message.step, message.sub, digest):
             return
         if message.sub > held.promised:
             self._asking = True
@@ -232,16 +221,9 @@ class Walker:
         if not self._plausible(peer, message.step, message.sub, now):
             raise Refused("not the holder's")
 
-    def _is_result(self, message: Message) -> bool:
-        """Whether the last register is known to be final: a majority holds it, or somebody among nearly one knows."""
-        digest, peers = sha256(message.body).digest(), self._peers
-        holders = peers.holding(message.step, message.sub, digest)
-        known = peers.knows_result(message.step, digest)
-        return holders >= peers.majority or (known and holders + 1 >= peers.majority)
-
     def _on_ack(self, peer: int, message: Message, now: float) -> list[Out]:
         del now
-        held = self._held
+        held = self.held
         if held.role == Role.HANDED and (message.sub, message.step) == held.rank:
             self._acked = self._acked or peer == self._schedule[held.step]
         return []
@@ -256,15 +238,10 @@ class Walker:
         return self._announce(asking)
 
     def _announce(self, asking: bool = False) -> list[Out]:
-        return [Out(self._names[peer], self._own_claim(asking)) for peer in self._peers.others]
-
-    def _own_claim(self, asking: bool = False) -> Message:
-        held = self._held
-        claim = Claim(held.step, held.epoch, held.promised, self._shelf.digest, self.done, asking)
-        return Message(Kind.ANNOUNCE, held.step, held.epoch, claim.body())
+        return [Out(self._names[peer], self._shelf.claim(asking)) for peer in self._peers.others]
 
     def _on_announce(self, peer: int, message: Message, now: float) -> list[Out]:
-        claim, held = claim_of(message.step, message.sub, message.body), self._held
+        claim, held = claim_of(message.step, message.sub, message.body), self.held
         if (claim.epoch, claim.step) == held.rank and claim.digest != self._shelf.digest:
             raise Refused("another register of the same step and epoch")
         plausible = self._plausible(peer, claim.step, claim.epoch, now)
@@ -273,20 +250,23 @@ class Walker:
             if self._top < 0:
                 self._election.opened(claim.step)
             self._move(claim.step, now)
-        self._acked = self._acked or (claim.epoch == held.epoch and claim.step > held.step)
+        self._acked = self._acked or (plausible and claim.epoch == held.epoch and claim.step > held.step)
         behind = claim.asking or claim.promised < held.promised or (self.done and not claim.done)
         if behind and self._is_due(("reply", peer), self._patience.retry / 2, now):
-            return [Out(self._names[peer], self._own_claim())]
+            return [Out(self._names[peer], self._shelf.claim())]
         return []
 
     def _plausible(self, peer: int, step: int, epoch: int, now: float) -> bool:
-        own = self._held.step if self._held.epoch == epoch else None
+        held = self.held
+        own = held.step if held.epoch == epoch else None
+        if own is not None and own < step and held.role == Role.MINE:
+            return False  # nobody but me can have gone on from here
         return self._peers.plausible(peer, step, epoch, own, now)
 
     def _follow(self, now: float) -> None:
         """Promise what a majority has promised; my own right to go on in an earlier epoch ends with that."""
-        promised = self._peers.promised(self._held.promised)
-        if promised > self._held.promised and not self.done:
+        promised = self._peers.promised(self.held.promised)
+        if promised > self.held.promised and not self.done:
             self._election.overtaken(promised)
             self._promise(promised, now)
 
@@ -296,7 +276,7 @@ class Walker:
 
     def _fetch(self, now: float) -> list[Out]:
         """Ask for the last register, of one who has it."""
-        if self._held.step == self._last and self._held.epoch == self._held.promised:
+        if self.held.step == self._last and self.held.epoch == self.held.promised:
             return []
         holders = self._peers.holders(self._last)
         if self.done or not holders or not self._is_due("fetch", self._patience.retry, now):
@@ -305,7 +285,7 @@ class Walker:
 
     def _finish(self) -> list[Out]:
         """Take the last register for the result once a majority holds it."""
-        held = self._held
+        held = self.held
         if held.step < self._last or self.done:
             return []
         if 1 + self._peers.holding(held.step, held.epoch, self._shelf.digest) < self._peers.majority:
@@ -315,37 +295,34 @@ class Walker:
         return self._announce()
 
     def _on_want(self, peer: int, message: Message, now: float) -> list[Out]:
-        del now
-        held = self._held
-        mine = (message.sub, message.step) == held.rank
+        """The last register is for everyone; another one only for who opens the epoch that I promised."""
+        held, name = self.held, self._names[peer]
         opener = held.promised > held.epoch and held.promised % len(self._names) == peer
-        if mine and (opener or held.step == self._last):
-            return [Out(self._names[peer], Message(Kind.HANDOVER, held.step, held.epoch, held.body))]
-        reason = Message(Kind.REFUSAL, message.step, held.promised, b"not a register to be had from me")
-        return [Out(self._names[peer], reason)]
+        if (message.sub, message.step) != held.rank or not (opener or held.step == self._last):
+            reason = b"not a register to be had from me"
+            return [Out(name, Message(Kind.REFUSAL, message.step, held.promised, reason))]
+        if not self._is_due(("want", peer), self._patience.retry / 2, now):
+            raise Refused("asked too often")
+        return [Out(name, Message(Kind.HANDOVER, held.step, held.epoch, held.body))]
 
     # ---- opening an epoch
 
     def _propose(self, now: float) -> list[Out]:
-        idle = now - self._moved
-        if self.done or idle < 1.25 * self._patience.wait + 2 * self._patience.retry * self._place():
+        place = self._election.place(self._schedule[max(self._top, 0) + 1 :])
+        idle = 1.25 * self._patience.wait + 2 * self._patience.retry * place
+        if self.done or now - self._moved < idle:
             return []
         here = self._peers.reached(now)
         if here < self._peers.majority:
-            self._paused = self._too_few(here)
+            self._paused = self._peers.too_few(here)
             return []
         return self._begin(now)
 
     def _begin(self, now: float) -> list[Out]:
-        held, self._paused = self._held, ""
+        held, self._paused = self.held, ""
         proposal = self._election.propose(held.promised, held.rank, now)
         self._promise(proposal.epoch, now)
         return self._press(now)
-
-    def _place(self) -> int:
-        """How many should propose before me: those whose turn comes earlier after the one that is missing."""
-        coming = list(dict.fromkeys(self._schedule[max(self._top, 0) + 1 :]))
-        return coming.index(self._me) if self._me in coming else len(coming) + self._me
 
     def _press(self, now: float) -> list[Out]:
         proposal = self._election.proposal
@@ -357,13 +334,13 @@ class Walker:
             return self._resume(proposal, now)
         if not self._is_due(("prepare", proposal.epoch), self._patience.retry, now):
             return []
-        ask = Message(Kind.PREPARE, self._held.step, proposal.epoch)
+        ask = Message(Kind.PREPARE, self.held.step, proposal.epoch)
         return [Out(self._names[peer], ask) for peer in self._peers.others if peer not in proposal.promises]
 
     def _resume(self, proposal: Proposal, now: float) -> list[Out]:
         """Start from the best register: my own, or that of `source`, who is asked for it."""
         if proposal.source == self._me:
-            return self._open(proposal, self._held.step, self._held.body, now)
+            return self._open(proposal, self.held.step, self.held.body, now)
         if proposal.source is None or not self._is_due(("pull", proposal.epoch), self._patience.retry, now):
             return []
         epoch, step = proposal.promises[proposal.source]
@@ -377,37 +354,29 @@ class Walker:
         return self._announce()
 
     def _on_prepare(self, peer: int, message: Message, now: float) -> list[Out]:
-        held, name = self._held, self._names[peer]
+        held, name = self.held, self._names[peer]
         if message.sub % len(self._names) != peer:
             raise Refused("an epoch that is another owner's to open")
         if self.done:
-            return [Out(name, self._own_claim())]
+            return [Out(name, self._shelf.claim())]
         if message.sub < held.promised:
             return [Out(name, Message(Kind.REFUSAL, held.step, held.promised, b"a later epoch is promised"))]
         if message.sub > held.promised:
             self._election.grant(peer, message.sub, held.promised, now - self._moved, now)
             self._promise(message.sub, now)
-        return [Out(name, Message(Kind.PROMISE, held.step, message.sub, _EPOCH.pack(held.epoch)))]
+        return [Out(name, promise_of(message.sub, held.rank))]
 
     def _on_promise(self, peer: int, message: Message, now: float) -> list[Out]:
-        if len(message.body) != _EPOCH.size:
-            raise Refused(f"wrong shape: {len(message.body)} bytes, must be {_EPOCH.size}")
-        self._election.promise(peer, message.sub, (*_EPOCH.unpack(message.body), message.step))
+        self._election.promise(peer, message)
         return self._press(now) if self._election.proposal is not None else []
 
     def _on_refusal(self, peer: int, message: Message, now: float) -> list[Out]:
         """Propose a later epoch at once; but nobody can have me do so without end."""
-        useless = self._election.hint(message.sub, self._held.promised)
+        useless = self._election.hint(message.sub, self.held.promised)
         if not useless or not self._is_due(("hint", peer), self._patience.wait, now):
             return []
         self._election.proposal = None
         return self._begin(now)
-
-    # ---- what is kept
-
-    @property
-    def _held(self) -> Held:
-        return self._shelf.held
 
     def _keep(self, **changes: Any) -> bool:
         """Write down what I hold, and only then act on it."""
