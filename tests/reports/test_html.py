@@ -16,6 +16,7 @@ from coterie.reports.style import DARK, LIGHT
 VOID = {"meta", "br", "line", "circle", "path", "rect"}
 SECTIONS = [
     "Result over rounds",
+    "Who gains by joining",
     "Claimed, certified, audited",
     "Privacy statement",
     "Each owner's budget",
@@ -94,6 +95,7 @@ def result(owners=4, *, names=None, hub=None, models=None, **privacy) -> dict[st
             "links": [] if hub or owners == 1 else [[at, (at + 1) % owners] for at in range(owners)],
         },
         "partition": {"how": "column", "classes": ["no", "yes"], "counts": rows, "oracle": ["counts"]},
+        "benefit": {"joint": [0.8] * owners, "own": [0.7] * owners, "oracle": ["own"]},
         "metric": {
             "name": "accuracy",
             "joint": 0.8,
@@ -190,14 +192,13 @@ def test_nothing_is_fetched_and_nothing_runs(page):
 
 
 def test_oracle_values_are_marked_wherever_they_stand(page):
-    assert (
-        page.classed("oracle") == 6
-    )  # twice in the sentence, once explained, twice in the key, once in the classes
+    # twice in the sentence, once explained, twice in the key, twice with who gains, once in the classes
+    assert page.classed("oracle") == 8
     ours = Page(report(changed(result(), "metric.oracle", ["joint", "local_only", "central"])))
-    assert ours.classed("oracle") == 8
+    assert ours.classed("oracle") == 10
     assert "held-out rows of the owners" in ours.text
     unknown = Page(report(changed(result(), "partition.counts", None)))
-    assert unknown.classed("oracle") == 5
+    assert unknown.classed("oracle") == 7
 
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</title><b>", "& 'a' \u202e\ud800"]
@@ -215,7 +216,7 @@ def test_names_are_only_names():
     assert not [key for _, attributes in hostile.tags for key in attributes if key.startswith("on")]
     for name in HOSTILE[:3]:
         assert sum(name in found for found in hostile.within["bdi"]) == 1
-        assert sum(name in found for found in hostile.within["title"]) == 2  # in both pictures
+        assert sum(name in found for found in hostile.within["title"]) == 3  # in all three pictures
 
 
 def channel(colour: str, at: int) -> float:
@@ -277,6 +278,31 @@ def test_a_single_owner_reads_well():
     assert "One owner with 30 records reaches an accuracy of 0.8" in page.text
     assert "1 of 1 within the budget" in page.text
     assert len(page.of("circle")) == 1
+
+
+def test_who_gains_is_counted_and_drawn():
+    files = changed(result(), "benefit.own", [0.7, 0.9, 0.8, "nan"])
+    page = Page(report(files))
+    assert "1 of 4 owners do better with the joint private model" in page.text
+    assert "own model, no privacy: 1 gain by joining" in page.text
+    assert "own model, no privacy: 3 do not gain" in page.text
+    # a dot for each finite model, and one for each row of the key
+    assert page.classed("own") == 3 + 2
+    assert page.classed("gains") == 1 + 1
+    lower = Page(report(changed(files, "metric.name", "mse")))
+    assert "1 of 4 owners do better" in lower.text  # the one whose own error of 0.9 is above the joint 0.8
+    assert lower.classed("gains") == 2
+    secret = Page(report(changed(files, "benefit.oracle", ["joint", "own"])))
+    assert secret.classed("oracle") == page.classed("oracle") + 1
+
+
+def test_one_owner_has_nobody_to_join():
+    assert "Who gains" not in Page(report(result(1))).text
+
+
+def test_who_gains_needs_a_value_of_every_owner():
+    with pytest.raises(InputError, match=r"benefit\.own"):
+        report(changed(result(), "benefit.own", [0.7]))
 
 
 def test_each_owner_against_its_own_budget():

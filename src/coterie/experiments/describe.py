@@ -31,6 +31,7 @@ def described(result: Result) -> dict[str, Any]:
         "sizes": result.sizes.tolist(),
         "network": _network(result),
         "partition": _partition(result),
+        "benefit": _benefit(result),
         "provenance": _provenance(result),
     }
 
@@ -61,6 +62,22 @@ def _partition(result: Result) -> dict[str, Any]:
         "counts": result.class_counts.tolist() if _classes(table) else None,
         "oracle": ["counts"],
     }
+
+
+def _benefit(result: Result) -> dict[str, Any]:
+    """Who gains by joining: the metric of what each owner ends with, and of its own model without privacy."""
+    ends = np.broadcast_to(result.curve[-1], result.sizes.shape)  # one register is everybody's
+    joint_is_public = "joint" not in result.oracle
+    return {
+        "joint": [plain(value) for value in ends.tolist()],
+        "own": [plain(value) for value in result.own.tolist()],
+        "oracle": ["own"] if joint_is_public else ["joint", "own"],
+    }
+
+
+def plain(value: float) -> float | str:
+    """JSON has neither infinity nor NaN, which a model that diverged scores: they are written as text."""
+    return value if np.isfinite(value) else str(value)
 
 
 def class_counts(prepared: Prepared) -> np.ndarray:

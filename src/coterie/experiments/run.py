@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from coterie.problems.reference import central_optimum, trained
 from coterie.program import Program, Rounds
 from coterie.protocols.baselines import alone
 
+_ENDLESS = 1e6  # a budget that asks for no caution: steps are chosen as if there were no noise
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -42,6 +44,7 @@ class Result:
     disagreement: np.ndarray  # (points,) distance of the owners' models from their mean
     joint: float  # as the curve's last row
     local_only: OracleArray  # (owners,) each owner's own private model at the same budget
+    own: OracleArray  # (owners,) each owner's own model without privacy
     central: Oracle  # the non-private optimum over everyone's records
     claim: Claim
     certificates: tuple[Certificate, ...]
@@ -97,9 +100,9 @@ class Result:
             "seconds": round(self.seconds, 3),
             "metric": {
                 "name": self.metric,
-                "joint": _plain(self.joint),
-                "local_only": _plain(self.local_mean),
-                "central": _plain(self.central),
+                "joint": describe.plain(self.joint),
+                "local_only": describe.plain(self.local_mean),
+                "central": describe.plain(self.central),
                 "rows": len(self.prepared.y_test),
                 "oracle": self.oracle,
             },
@@ -132,11 +135,6 @@ class Result:
         return round(int(self.steps[-1]) * per_round)
 
 
-def _plain(value: float) -> float | str:
-    """JSON has neither infinity nor NaN, which a model that diverged scores: they are written as text."""
-    return value if np.isfinite(value) else str(value)
-
-
 def run(
     experiment: Experiment,
     data_dir: Path | None = None,
@@ -160,6 +158,14 @@ def run(
         seed=experiment.seed + 1,
         probe=look,
     )
+    tell("each owner alone, no privacy", 0, 0)
+    own = simulate(
+        alone(replace(task, epsilon=(_ENDLESS,) * task.owners), private=False),
+        prepared.shards,
+        topologies.identity(),
+        seed=experiment.seed + 1,
+        probe=look,
+    )
     tell("all records, no privacy", 0, 0)
     central = _central(prepared)
     curve, disagreement = trace.probes
@@ -176,6 +182,7 @@ def run(
         disagreement=disagreement,
         joint=joint,
         local_only=oracle(local.probes[0][-1]),
+        own=oracle(own.probes[0][-1]),
         central=oracle(central),
         claim=program.claim,
         certificates=certificates,

@@ -13,7 +13,7 @@ from coterie.reports.style import CLASSES, OTHER
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
 _LOGARITHMIC = 50  # bars whose values differ by more than this factor cannot share a linear scale
-_NUMBERED = 24  # columns beyond which not every one has its number below
+_NUMBERED = 16  # columns beyond which not every one has its number below
 
 
 class Bar(NamedTuple):
@@ -57,8 +57,8 @@ def curve(metric: Metric, weights: np.ndarray, step: str, oracle: Markup) -> Mar
         spots = zip(metric.steps[fine], mean[fine])
         shapes += [tag("path", d=f"M{place(np.r_[x], np.r_[y])} h0", class_="mean dots") for x, y in spots]
     across = _whole_ticks(int(last))
-    labels = [_y((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
-    labels += [_x(tick / last, f"{tick:,}") for tick in across]
+    labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
+    labels += [x_label(tick / last, f"{tick:,}") for tick in across]
     labels.append(tag("span", step, class_="axis"))
     described = (
         f"{metric.name} over {step}s: joint model {number(metric.joint)}, each owner alone "
@@ -66,7 +66,7 @@ def curve(metric: Metric, weights: np.ndarray, step: str, oracle: Markup) -> Mar
     )
     return tag(
         "figure",
-        _plot("curve", "0 0 100 100", described, shapes, labels),
+        plot("curve", "0 0 100 100", described, shapes, labels),
         _key_of_lines(metric, several, oracle),
     )
 
@@ -128,14 +128,12 @@ def stacks(run: Run) -> Markup:
     for at, row in enumerate(parts):
         title = tag("title", f"{run.numbers[at]} {run.names[at]}: {many(sizes[at], 'record')}")
         shapes.append(tag("g", title, *_column(at + 0.12, 100 * row / top, colours)))
-    words = [_y(share, f"{share * top:,.6g}") for share in (0.0, 0.5, 1.0)]
-    words += [_x((at + 0.5) / owners, str(run.numbers[at])) for at in _numbered(run.numbers)]
+    words = [y_label(share, f"{share * top:,.6g}") for share in (0.0, 0.5, 1.0)]
+    words += [x_label((at + 0.5) / owners, str(run.numbers[at])) for at in _numbered(run.numbers)]
     words.append(tag("span", "owner", class_="axis"))
     described = f"records of each of {many(owners, 'owner')}: {min(sizes):,} to {max(sizes):,}"
     kind = "stacks one" if owners == 1 else "stacks"
-    return join(
-        [_plot(kind, f"0 0 {owners} 100", described, shapes, words), _key_of_classes(labels, colours)]
-    )
+    return join([plot(kind, f"0 0 {owners} 100", described, shapes, words), _key_of_classes(labels, colours)])
 
 
 def _column(left: float, heights: np.ndarray, colours: list[str]) -> list[Markup]:
@@ -166,7 +164,8 @@ def _key_of_classes(labels: list[str], colours: list[str]) -> Markup:
                        for label, colour in pairs), class_="key")  # fmt: skip
 
 
-def _plot(kind: str, box: str, described: str, shapes: list[Markup], labels: list[Markup]) -> Markup:
+def plot(kind: str, box: str, described: str, shapes: list[Markup], labels: list[Markup]) -> Markup:
+    """A drawing that stretches with the page, and words around it that do not."""
     drawing = tag("svg", *shapes, viewBox=box, preserveAspectRatio="none", role="img", aria_label=described)
     return tag("div", drawing, *labels, class_=f"plot {kind}")
 
@@ -177,11 +176,18 @@ def _level(kind: str, down: float, width: float = 100) -> Markup:
     return tag("line", x1=0, y1=y, x2=width, y2=y, class_=kind)
 
 
-def _y(up: float, words: str) -> Markup:
+def rule(down: float) -> Markup:
+    """A thin line across, `down` of the way from the top."""
+    return _level("rule", down)
+
+
+def y_label(up: float, words: str) -> Markup:
+    """Beside the drawing, `up` of its height."""
     return tag("span", words, class_="y", style=f"bottom:{percent(up)}")
 
 
-def _x(along: float, words: str) -> Markup:
+def x_label(along: float, words: str) -> Markup:
+    """Below the drawing, `along` its width."""
     return tag("span", words, class_="x", style=f"left:{percent(along)}")
 
 

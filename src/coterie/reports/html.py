@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.reports import charts, topology
+from coterie.reports import benefit, charts, topology
 from coterie.reports.markup import Markup, join, many, name, number, percent, tag
 from coterie.reports.privacy import claims_section, lead, statement_section, verdict
 from coterie.reports.reading import Run
@@ -26,6 +26,7 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
     title = f"{PurePath(run.facts['data']).stem}, {run.facts['protocol']}"
     sections = (
         section("Result over " + run.facts["step"] + "s", _curve(run), "wide"),
+        *([section("Who gains by joining", _benefit(run), "wide")] if len(run.names) > 1 else []),
         claims_section(run.privacy),
         statement_section(run.privacy),
         section("Each owner's budget", _gauges(run), "wide long"),
@@ -79,6 +80,17 @@ def _curve(run: Run) -> Markup:
             charts.curve(metric, np.array(run.sizes), run.facts["step"], ORACLE),
         ]
     )
+
+
+def _benefit(run: Run) -> Markup:
+    """Each owner's own model without privacy against what it gets by joining."""
+    gains, owners = sum(run.benefit.gains), len(run.names)
+    told = (
+        f"{gains:,} of {owners:,} owners do better with the joint private model than with a model of their own records "
+        "alone and no privacy at all "
+    )
+    where = f"; {run.metric.name} on the same rows as above."
+    return join([tag("p", told, ORACLE, where, class_="soft"), benefit.benefit(run, ORACLE)])
 
 
 def _gauges(run: Run) -> Markup:

@@ -33,6 +33,22 @@ class Metric:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Benefit:
+    """The metric of what each owner ends with, and of its own model without privacy. `oracle` as for the metric."""
+
+    joint: tuple[float, ...]
+    own: tuple[float, ...]
+    lower_is_better: bool
+    oracle: frozenset[str]
+
+    @property
+    def gains(self) -> tuple[bool, ...]:
+        """Which owners are better off with what all made together; a model that diverged is never better."""
+        sign = -1.0 if self.lower_is_better else 1.0
+        return tuple(sign * one > sign * other for one, other in zip(self.joint, self.own))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Privacy:
     """The three columns and what they are about."""
 
@@ -77,6 +93,7 @@ class Run:
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     metric: Metric
+    benefit: Benefit
     privacy: Privacy
     network: Network
     how: str  # the partition
@@ -137,6 +154,7 @@ def read(files: Mapping[str, bytes]) -> Run:
         names=names,
         sizes=tuple(take.list_of("sizes", owners, int)),
         metric=_metric(take, files["trace.csv"]),
+        benefit=_benefit(take, owners),
         privacy=_privacy(take, owners),
         network=_network(take, owners),
         how=take("partition.how", str),
@@ -172,6 +190,22 @@ def _metric(take: _Taker, trace: bytes) -> Metric:
         oracle=frozenset(take.list_of("metric.oracle", None, str)),
         steps=steps,
         values=values,
+    )
+
+
+def _benefit(take: _Taker, owners: int) -> Benefit:
+    joint, own = (
+        tuple(
+            as_number(f"benefit.{key}", one)
+            for one in take.list_of(f"benefit.{key}", owners, int, float, str)
+        )
+        for key in ("joint", "own")
+    )
+    return Benefit(
+        joint=joint,
+        own=own,
+        lower_is_better=take("metric.name", str) == "mse",
+        oracle=frozenset(take.list_of("benefit.oracle", None, str)),
     )
 
 

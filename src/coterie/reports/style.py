@@ -74,13 +74,14 @@ dl div{display:grid;grid-template-columns:10.5rem minmax(0,1fr);gap:0 1rem;paddi
 dt{color:var(--soft)}
 dd{margin:0;min-width:0}
 code{font-family:ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;font-size:.85em}
-.plot{position:relative;margin:.4rem .6rem 2.9rem 3.4rem}
+.plot{position:relative;margin:.9rem .6rem 2.9rem 3.4rem}
 .plot svg{display:block;width:100%;height:100%;overflow:visible}
 .plot span{position:absolute;font-size:.78rem;line-height:1;color:var(--soft);white-space:nowrap}
 .plot .y{right:100%;margin-right:.45rem;transform:translateY(50%)}
 .plot .x{top:100%;margin-top:.45rem;transform:translateX(-50%)}
 .plot .axis{top:100%;margin-top:1.7rem;right:0}
 .curve{height:19rem}
+.benefit{height:16rem}
 .stacks{height:13rem}
 .stacks.one{max-width:10rem}
 svg{fill:none}
@@ -89,6 +90,9 @@ svg *{vector-effect:non-scaling-stroke}
 .band{fill:var(--joint);opacity:.18}
 .mean{stroke:var(--joint);stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
 .mean.dots{stroke-width:7;stroke-linecap:round}
+.own{stroke:var(--floor);stroke-width:9;stroke-linecap:round}
+.own.gains{stroke:var(--ceiling)}
+.link{stroke:var(--line);stroke-width:1}
 .floor{stroke:var(--floor);stroke-width:2;stroke-dasharray:7 5}
 .ceiling{stroke:var(--ceiling);stroke-width:2;stroke-dasharray:2 4;stroke-linecap:round}
 .key{display:flex;flex-wrap:wrap;gap:.3rem 1.3rem;list-style:none;margin:0;padding:0;font-size:.92rem}
@@ -157,6 +161,9 @@ section.long li,dl div,tr{break-inside:avoid}
 h2{break-after:avoid}
 details::details-content{content-visibility:visible;display:block}
 .lead{font-size:14pt}
+.curve{height:12rem}
+.benefit{height:10rem}
+.stacks{height:10rem}
 }
 """
 
