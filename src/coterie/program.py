@@ -88,6 +88,8 @@ class Visits(NamedTuple):
     settle: Callable[[PyTree, PyTree, Context], tuple[PyTree, PyTree]]
     # (register, message, ctx) -> register, info
     model: Callable[[PyTree], PyTree]  # (register) -> params
+    condense: Callable[[Batch, Context], PyTree] | None = None
+    # (all records, ctx) -> what an engine may hand to emit in place of a full batch, computed once: private as they are
 
 
 class Program(NamedTuple):

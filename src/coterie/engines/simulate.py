@@ -20,7 +20,7 @@ from coterie.errors import InputError
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
 from coterie.mechanisms.normals import WIDE
-from coterie.mechanisms.sampling import Sampler
+from coterie.mechanisms.sampling import FullBatch, Sampler
 from coterie.program import Batch, Context, Program, Rounds, Shards, State, Trace, Visits
 from coterie.topologies.mixing import Mixer
 
@@ -256,6 +256,7 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
 def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick) -> tuple:
     functions = static.functions
     assert isinstance(functions, Visits)
+    condensed = _condensed(static, world)
 
     def draw(tick: Tick) -> tuple:
         rows = world.shards.x.shape[1]
@@ -274,9 +275,9 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
         at = partial(jax.tree.map, lambda leaf: leaf[tick.owner])
         size, scale, numbers = at((world.size, world.noise_scale, world.numbers))
         context = Context(tick.owner, tick.step, tick.turn, size, scale, numbers, coins)
-        private, own = jax.tree.map(lambda leaf: leaf[here], (everyones, world.shards))
+        private, own, brief = jax.tree.map(lambda leaf: leaf[here], (everyones, world.shards, condensed))
         query = functions.ask(register, context)
-        records = _masked(own) if batch is None else batch
+        records = brief if brief is not None else _masked(own) if batch is None else batch
         message, kept = _spoken(static, tick.live & mine, private, query, records, noise, context)
         settled, info = functions.settle(register, message, context)
         everyones = jax.tree.map(lambda all_, new: all_.at[here].set(new), everyones, kept)
@@ -284,6 +285,23 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
         return (register, everyones), (info, _kept(static, world, Seen(query, message, context, tick.live)))
 
     return _in_blocks(step, draw, carry, ticks, block)
+
+
+def _condensed(static: Static, world: World) -> PyTree | None:
+    """What owners' emits need of all their records, where the program can say so; once for all visits."""
+    assert isinstance(static.functions, Visits)
+    condense = static.functions.condense
+    if condense is None or not isinstance(static.sampler, FullBatch):
+        return None
+    here = jnp.minimum(world.first + jnp.arange(world.shards.counts.shape[0]), world.size.shape[0] - 1)
+    everyone = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
+    own = Context(
+        *(
+            part if axis is None else jax.tree.map(lambda leaf: leaf[here], part)
+            for part, axis in zip(everyone, _OWNER_AXES)
+        )
+    )
+    return jax.lax.optimization_barrier(_over_owners(condense, (0, 0))(_everything(world.shards), own))
 
 
 def _whereabouts(static: Static, world: World, owner: Array) -> tuple[Array, Array | bool]:

@@ -30,8 +30,17 @@ class Lane(NamedTuple):
     seed: int
 
 
-# Records are shared by all lanes, so that a product with them is one matrix product for the whole sweep.
-_AXES: Any = World(*(0 if name not in ("shards", "aside") else None for name in World._fields))  # type: ignore[arg-type]
+class Spread(NamedTuple):
+    """Which arrays of a world differ between lanes. The others are held once, so that a product with everyone's
+    records is one matrix product for the whole sweep, and what depends on them alone is computed once."""
+
+    tree: Any  # jax.tree_util.PyTreeDef
+    own: tuple[bool, ...]
+
+    def world(self, shared: list, own: list) -> World:
+        """One lane's world."""
+        rest = {True: iter(own), False: iter(shared)}
+        return jax.tree.unflatten(self.tree, [next(rest[mine]) for mine in self.own])
 
 
 def alike(lane: Lane, shards: Shards) -> Hashable:
@@ -66,8 +75,8 @@ def sweep(
             f"lanes: {len(lanes)} runs differ in functions, schedule or shapes. Group them by `alike`."
         )
     static = one.compile_key(first.program, shards, first.mixer, None)
-    worlds = _stacked(
-        [one.build_world(lane.program, shards, lane.mixer, lane.seed) for lane in lanes], shards
+    spread, *worlds = _stacked(
+        [one.build_world(lane.program, shards, lane.mixer, lane.seed) for lane in lanes]
     )
     ticks, _ = one._ticks(first.program)
     total = len(ticks.step)
@@ -76,10 +85,10 @@ def sweep(
     points, looks = [], []
     with jax.threefry_partitionable(False):  # as `simulate` does
         params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[lane.program.params for lane in lanes])
-        carry = _start(static, worlds, params)
+        carry = _start(static, spread, worlds, params)
         for begin in range(0, total, every):
             chunk = jax.tree.map(lambda leaf, begin=begin: leaf[begin : begin + every], ticks)
-            carry = _advance(static, block, worlds, carry, chunk)
+            carry = _advance((static, spread, block), worlds, carry, chunk)
             points.append(min(begin + every, total))
             looks.append(probe(_models(static, carry)))
             if progress is not None:
@@ -87,21 +96,41 @@ def sweep(
     return np.asarray(points), looks
 
 
-def _stacked(worlds: list[World], shards: Shards) -> World:
-    rest = [world._replace(shards=(), aside=()) for world in worlds]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rest)._replace(shards=shards)
+def _stacked(worlds: list[World]) -> tuple[Spread, list, list]:
+    leaves, trees = zip(*(jax.tree.flatten(world) for world in worlds))
+    differ = tuple(any(not _same(one, other) for other in every) for one, *every in zip(*leaves))
+    shared = [first for first, own in zip(leaves[0], differ) if not own]
+    stacked = [jnp.stack(every) for every, own in zip(zip(*leaves), differ) if own]
+    return Spread(trees[0], differ), shared, stacked
 
 
-@partial(jax.jit, static_argnums=0)
-def _start(static: Static, worlds: World, params: PyTree) -> PyTree:
-    return jax.vmap(partial(one._start, static), in_axes=(_AXES, 0))(worlds, params)
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    return np.array_equal(one, other)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=WIDE)
-def _advance(static: Static, block: int, worlds: World, carry: PyTree, ticks: Tick) -> PyTree:
+@partial(jax.jit, static_argnums=(0, 1))
+def _start(static: Static, spread: Spread, worlds: list, params: PyTree) -> PyTree:
+    def start(shared: list, own: list, params: PyTree) -> PyTree:
+        return one._start(static, spread.world(shared, own), params)
+
+    shared, own = worlds
+    return jax.vmap(start, (None, 0, 0))(shared, own, params)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=WIDE)
+def _advance(fixed: tuple[Static, Spread, int], worlds: list, carry: PyTree, ticks: Tick) -> PyTree:
+    static, spread, block = fixed
     steps = one._rounds if isinstance(static.functions, Rounds) else one._visits
-    carry, _ = jax.vmap(partial(steps, static, block), in_axes=(_AXES, 0, None))(worlds, carry, ticks)
-    return carry
+
+    def advance(shared: list, own: list, carry: PyTree) -> PyTree:
+        return steps(static, block, spread.world(shared, own), carry, ticks)[0]
+
+    shared, own = worlds
+    return jax.vmap(advance, (None, 0, 0))(shared, own, carry)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -5,6 +5,7 @@ A shared key lets anyone regenerate everyone's noise: right inside one trust dom
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +42,7 @@ def spec(plan: ReleasePlan) -> NoiseSpec:
     return NoiseSpec(plan.noise, tree, tuple(tuple(leaf.shape) for leaf in leaves))
 
 
+@partial(jax.jit, static_argnums=(1, 2))
 def owner_keys(seed: Array, stream: int, owners: int) -> Array:
     """(owners,) keys of one stream; an owner's draw for a step comes from `fold_in(its key, step)`."""
     root = jax.random.fold_in(jax.random.key(seed), stream)

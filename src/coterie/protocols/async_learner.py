@@ -12,11 +12,13 @@ Output: θ_L. Released: n_i q, a noised sum of clipped gradients, once a visit; 
 
 Departures. As printed, the learner's step is (N−1)α/(Nσ) where the proof has α/(2σ): the proof's is the
 default, `steps="printed"` the other. Gradients are clipped to Ξ = `Task.clip_norm` (2-norm): the squared loss
-has no bound. Published noise (`calibration="paper"`): Laplace of scale 2ΞT/(n_i ε_i) on q. That takes Ξ for a
-bound of the 1-norm, which is √p Ξ for p parameters, and pays for T answers of which an owner gives about T/N;
-the certificate charges √p Ξ and the answers that the clocks plan. By default (`"certified"`) each owner caps
-its number of answers, Gaussian noise is calibrated to its budget for that many, and the learner makes more of
-the same answers (`learner="averaging"`):
+has no bound. With `clip="once"` an owner weighs its records instead, so that no gradient in Θ exceeds Ξ: squared loss
+alone, and then second moments are all that answers need (`problems.moments`). Published noise
+(`calibration="paper"`): Laplace of scale 2ΞT/(n_i ε_i) on q. That takes Ξ for a bound of the 1-norm, which is
+√p Ξ for p parameters, and pays for T answers of which an owner gives about T/N; the certificate charges √p Ξ
+and the answers that the clocks plan. By default (`"certified"`) each owner caps its number of answers, Gaussian
+noise is calibrated to its budget for that many, and the learner makes more of the same answers
+(`learner="averaging"`):
 
     θ ← Π_Θ prox_{γg}[θ − γ (N (a − c_i) + Σ_j c_j)],   a = (n_i/n) q,   c_i: running mean of the owner's a
 
@@ -43,6 +45,7 @@ from coterie.accounting import Claim
 from coterie.errors import InputError
 from coterie.mechanisms import FullBatch, ReleasePlan
 from coterie.mechanisms.noise import noised
+from coterie.problems.moments import Moments, gradient_sum, moments
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
@@ -66,6 +69,7 @@ class Settings:
     cap: int | tuple[int, ...] | None = (
         None  # answers of each owner; None: more than it will be asked, nearly surely
     )
+    clip: Literal["visit", "once"] = "visit"  # each gradient at each visit; or records, once for all of Θ
     clock_seed: int = 0  # public
 
 
@@ -132,6 +136,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     replace-one adjacency; the plan's event is what is executed, and engines stop an owner at its cap.
     """
     _checked(settings)
+    _check_once(task, settings)
     published = calibration == "paper"
     schedule, _ = poisson_clocks(task.owners, settings.ticks, settings.clock_seed)
     plan = _published(task, settings, schedule) if published else _capped(task, settings)
@@ -141,7 +146,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     if calibration == "noiseless":
         plan = replace(plan, noise="none")
     return Program(
-        functions=_functions(task.problem, learner),
+        functions=_functions(task.problem, learner, settings.clip),
         plan=plan,
         numbers=per_owner(
             task.owners,
@@ -162,8 +167,21 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
 
 @lru_cache(maxsize=64)
-def _functions(problem: Problem, learner: str) -> Visits:
+def _functions(problem: Problem, learner: str, clip: str) -> Visits:
     """Cached, so that equal settings are the same functions and compile once."""
+
+    def condense(batch: Batch, ctx: Context) -> Moments:
+        # Θ is a box, and what an owner is shown lies in it: ‖θ‖₂ <= √p θ_max.
+        reach = math.sqrt(batch.x.shape[1]) * ctx.numbers.theta_max
+        return moments(batch, ctx.numbers.clip_norm, reach)
+
+    def answer(
+        private: PyTree, query: PyTree, batch: Batch | Moments, noise: PyTree, ctx: Context
+    ) -> tuple[PyTree, PyTree]:
+        # One record moves this sum by at most clip_norm (2 clip_norm when replaced), as below, at any query in Θ.
+        known = batch if isinstance(batch, Moments) else condense(batch, ctx)
+        inside = _boxed(query, ctx.numbers)  # whatever the learner sent: the weights hold in Θ alone
+        return noised(gradient_sum(known, inside), noise, ctx.noise_scale), private
 
     def emit(
         private: PyTree, query: PyTree, batch: Batch, noise: PyTree, ctx: Context
@@ -175,6 +193,8 @@ def _functions(problem: Problem, learner: str) -> Visits:
         return noised(total, noise, ctx.noise_scale), private
 
     start, ask, settle, model = (_copies if learner == "copies" else _averaging)(problem)
+    if clip == "once":
+        return Visits(start, lambda params, ctx: (), ask, answer, settle, model, condense)
     return Visits(start, lambda params, ctx: (), ask, emit, settle, model)
 
 
@@ -322,10 +342,27 @@ def _smoothness(task: Task, settings: Settings) -> float:
     return bend * (task.clip_norm / steepest) ** 2
 
 
+def _check_once(task: Task, settings: Settings) -> None:
+    """Weights that hold for all of Θ need a linear model, the squared loss, and a start within Θ."""
+    if settings.clip == "visit":
+        return
+    if not (task.problem.model.is_linear and task.problem.loss.name == "squared"):
+        raise InputError(
+            f"clip='once': for the squared loss of a linear model, not {task.problem.loss.name!r} of "
+            f"{task.problem.model.name!r}. Use clip='visit'."
+        )
+    farthest = max(float(np.max(np.abs(leaf))) for leaf in jax.tree.leaves(task.params))
+    if farthest > settings.theta_max:
+        raise InputError(
+            f"theta_max={settings.theta_max}: must be >= the start's largest entry {farthest:.3g} for clip='once'."
+        )
+
+
 def _checked(settings: Settings) -> None:
     _check.count("ticks", settings.ticks)
     _check.positive("theta_max", settings.theta_max)
     _check.one_of("steps", settings.steps, ("proof", "printed"))
+    _check.one_of("clip", settings.clip, ("visit", "once"))
     _check.one_of("noise", settings.noise, ("gaussian", "laplace"))
     _check.one_of("learner", settings.learner or "copies", ("copies", "averaging"))
     for name in ("rho", "smoothness"):
