@@ -6,6 +6,10 @@ exchange.py    the arithmetic of gossip over links that fail
 voice.py       what an owner of rounds says in each step: one message for ever, whatever crashes
 hub.py         the aggregator of a protocol whose messages meet in one sum, and an owner that talks to it
 walk.py        a model handed from owner to owner
+held.py        what an owner of a walk has on its disk
+peers.py       what it knows of the others, and how far it believes them
+election.py    who may go on from where when the model is lost to view
+visit.py       what an owner says at its visits: one message for each step, whatever crashes
 learner.py     a learner that owners visit by their own clocks, and such an owner
 side.py        the owner's program on its own records: the only code here that sees them
 randomness.py  privacy noise from cryptographic sources
