@@ -130,5 +130,5 @@ class Debts:
         pairs = [(place, source) for source, places in self._owed.items() for place in places]
         return np.array(pairs, "<i8").tobytes()
 
-    def __bool__(self) -> bool:
-        return any(self._owed.values())
+    def __len__(self) -> int:
+        return sum(map(len, self._owed.values()))

@@ -27,6 +27,7 @@ from coterie.engines.federate.wire import Kind, Message, Refused
 from coterie.topologies.neighbourhood import Neighbourhood
 
 AHEAD = 16  # places: how far ahead of its own an owner keeps, and asks for, others' values
+_BEHIND = 8  # places: neighbours in step are never that far ahead, but for graphs of a very large diameter
 _TIDY = 64  # places between two prunings
 _PUBLIC, _DEBTS, _VALUE = "public", "debts", "value"  # keys of the journal
 
@@ -68,6 +69,7 @@ class RoundsOwner:
         self._debts = Debts(journal.get(_DEBTS))
         self._refused = 0
         self._silent = False  # nothing to say any more, and no way to mix without
+        self._furthest = -1  # the highest place that anybody is known, or hoped, to have a value of
         self._company = 0  # the place after the last one at which anybody was heard
         self._now = self._since = 0.0
         self._place, self._public = self._restored()
@@ -78,7 +80,7 @@ class RoundsOwner:
         self._now, self._since = now, now
         outs = self._resume() if self._place < self._end else []
         if self._place:
-            self._since = now - self._setting.patience.retry  # others are probably ahead: ask at once
+            self._furthest = self._place + AHEAD  # others are probably ahead: ask at once
         return outs + self._onward()
 
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
@@ -155,6 +157,10 @@ class RoundsOwner:
         peer = self._peers[source]
         if place > peer.newest:
             peer.newest, peer.absent = place, False
+        answers_ahead = (
+            place > self._place and place in peer.asked
+        )  # there is probably more where it came from
+        self._furthest = max(self._furthest, place + AHEAD if answers_ahead else place)
 
     def _late(self, source: int, place: int, value: np.ndarray) -> None:
         if self.done or not self._debts.open(place, source):
@@ -298,20 +304,18 @@ class RoundsOwner:
     # Asking.
 
     def _ask_ahead(self) -> list[Out]:
-        """For values of this place, and of the next ones where a neighbour is known to have them."""
+        """For values of this place, and of the next ones that others are known, or believed, to have."""
         patient = self._now - self._since < self._setting.patience.retry
+        behind = self._furthest >= self._place + _BEHIND
         outs: list[Out] = []
-        for one in self._missing():
-            newest = self._peers[one].newest
-            if newest < self._place and patient:
-                continue
-            places = range(self._place, min(max(newest, self._place) + 1, self._place + AHEAD, self._end))
-            wanted = [
-                place
-                for place in places
-                if one in self._view.hop(place).hears and one not in self._inbox.get(place, {})
-            ]
-            outs += self._ask(one, wanted, self._setting.patience.retry)
+        for place in range(
+            self._place, min(max(self._furthest, self._place) + 1, self._place + AHEAD, self._end)
+        ):
+            heard = self._inbox.get(place, {})
+            for one in self._view.hop(place).hears:
+                due = behind or place <= self._peers[one].newest or (place == self._place and not patient)
+                if due and one not in heard:
+                    outs += self._ask(one, [place], self._setting.patience.retry)
         return outs
 
     def _ask_debtors(self) -> list[Out]:
@@ -357,7 +361,7 @@ class RoundsOwner:
 
     def _note(self) -> str:
         """What an administrator should know, most urgent first."""
-        forgotten = self._debts.forgotten
+        forgotten = self._debts.forgotten + (len(self._debts) if self.done else 0)
         notes = []
         if self._silent:
             return (
