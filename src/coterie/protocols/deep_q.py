@@ -198,7 +198,7 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
     def settle(register: Register, message: Message, ctx: Context) -> tuple[Register, PyTree]:
         went = _by_column(message.choice, register.w) == q.GLOBAL
         w = jnp.where(went, message.model, register.w)
-        average = wor_sgd.blend(register.average, w, ctx.numbers.walk.averaged, ctx.step)
+        average = wor_sgd.blend(register.average, w, ctx.numbers.walk.weight, ctx.step)
         return Register(w, average), message.choice
 
     return Visits(

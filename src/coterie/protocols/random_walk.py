@@ -13,6 +13,7 @@ accountant composes the visits instead of adding (ε/5, δ/5) up, and batch and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,7 +74,8 @@ def walk(releases: tuple[int, ...], seed: int) -> np.ndarray:
 def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
     """Each visit at (ε/5, δ/5), and η_t = 1/√t."""
     pace = wor_sgd.published_pace(task, settings)
-    pace = pace._replace(step=1.0 if settings.step is None else pace.step, decay=0.5)
+    step = 1.0 if settings.step is None else pace.step
+    pace = pace._replace(step=step, decay=0.5, weight=math.inf)
     passes = settings.passes
     scale = [wor_sgd.published_scale(task, epsilon / passes, task.delta / passes) for epsilon in task.epsilon]
     return _plan(task, pace.batch, passes, tuple(np.array(scale) / task.clip_norm)), pace

@@ -3,7 +3,8 @@
     w ← Π_R[w − η_t (∇f_B(w) + N_t)],   f = loss + λ/2 ‖w‖²,   B the active owner's next b unseen records
 
 Published: b = 50; η_t = 0.1 (λ = 0, "convex") or 1/(λt) and R = 1/λ (λ > 0, "strongly convex"); the step's
-noise has std √(2 ln(1.25/δ)) · 2 η_t L / (bε) with L = 1 + λR, and the last w is the model.
+noise has std √(2 ln(1.25/δ)) · 2 η_t L / (bε) with L = 1 + λR. Which w is the model is unpublished. The convex rows
+of the paper's tables fit the last one; the strongly convex rows fit the mean of all, which Theorem 4 is about.
 Released: the clipped sum of the batch's gradients plus noise, once for each batch; w is made of releases. The
 penalty reads no records and is added to them in public, as are the step and the projection.
 
@@ -57,7 +58,7 @@ class Pace(NamedTuple):
     batch: int
     step: float
     decay: float
-    averaged: bool
+    weight: float  # the model is the mean of w weighted by t^weight; inf: the last w
 
 
 class Numbers(NamedTuple):
@@ -67,7 +68,7 @@ class Numbers(NamedTuple):
     batch: Array
     step: Array
     decay: Array
-    averaged: Array  # 1: the model is the t-weighted average of w; 0: the last w
+    weight: Array
     domain: Array  # R: the longest a separately trained model may be
 
 
@@ -115,7 +116,7 @@ def functions(problem: Problem) -> Visits:
         numbers: Numbers = ctx.numbers
         mean = jax.tree.map(lambda leaf: leaf / numbers.batch, message)
         w = descend(problem, register.w, mean, step_at(numbers, ctx.step), numbers.domain)
-        return Register(w, blend(register.average, w, numbers.averaged, ctx.step)), ()
+        return Register(w, blend(register.average, w, numbers.weight, ctx.step)), ()
 
     return Visits(
         open=open_,
@@ -147,9 +148,12 @@ def project(problem: Problem, w: PyTree, domain: Array) -> PyTree:
     return jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, domain / jnp.maximum(size, _TINY)), w)
 
 
-def blend(average: PyTree, w: PyTree, averaged: Array, step: Array) -> PyTree:
-    """Σ τ w_τ / Σ τ up to now (its newest share is 2/(t+1)), or w itself when `averaged` is 0."""
-    share = 1.0 - averaged * (1.0 - 2.0 / (step.astype(jnp.float32) + 1.0))
+def blend(average: PyTree, w: PyTree, weight: Array, step: Array) -> PyTree:
+    """The mean of w up to now, whose newest share is (weight + 1)/(t + weight); w itself when `weight` is inf.
+
+    For weight 0 and 1 that is Σ w_τ / t and Σ τ w_τ / Σ τ.
+    """
+    share = jnp.where(jnp.isinf(weight), 1.0, (weight + 1.0) / (step.astype(jnp.float32) + weight))
     return jax.tree.map(lambda old, new: old + share * (new - old), average, w)
 
 
@@ -179,12 +183,12 @@ def classical(delta: float) -> float:
 
 
 def published_pace(task: Task, settings: Settings) -> Pace:
-    """b = 50, and η_t = 0.1 or 1/(λt) as λ is zero or not."""
+    """b = 50; η_t = 0.1 and the last w, or 1/(λt) and the mean of all, as λ is zero or not."""
     strength = task.problem.penalty.strong_convexity
     batch = min(BATCH, *task.sizes) if settings.batch is None else settings.batch
-    default, decay = (1 / strength, 1.0) if strength > 0 else (STEP, 0.0)
+    default, decay, weight = (1 / strength, 1.0, 0.0) if strength > 0 else (STEP, 0.0, math.inf)
     step = default if settings.step is None else _check.positive("step", settings.step)
-    return Pace(_check.count("batch", batch), step, decay, averaged=False)
+    return Pace(_check.count("batch", batch), step, decay, weight)
 
 
 def numbers(task: Task, pace: Pace) -> Numbers:
@@ -195,7 +199,7 @@ def numbers(task: Task, pace: Pace) -> Numbers:
         "batch": pace.batch,
         "step": pace.step,
         "decay": pace.decay,
-        "averaged": float(pace.averaged),
+        "weight": pace.weight,
         "domain": 1 / strength if strength > 0 else math.inf,
     }
     return Numbers(**per_owner(task.owners, rows))
@@ -239,7 +243,7 @@ def tuned(task: Task, settings: Settings, scale: Sequence[float], largest: float
 
     grid = np.unique(np.geomspace(1, max(task.sizes), 200).astype(int)).tolist()
     batch = min(grid, key=lambda b: at(b)[0]) if settings.batch is None else settings.batch
-    return Pace(_check.count("batch", batch), at(batch)[1], decay=0.0, averaged=True)
+    return Pace(_check.count("batch", batch), at(batch)[1], decay=0.0, weight=1.0)
 
 
 def visits(task: Task, batch: int, passes: int = 1) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.n
 def case(data: Data, data_dir: Path | None = None) -> Case:
     """Load, map, draw and divide."""
     table, x_test, norm, chosen, x, y = _records(data, data_dir)
-    y_test = table.y_test
+    y_test, tested = table.y_test, _tested(len(table.y_test), data.test)
     parts = _partition(data, table, chosen)
     problem = _problem(data, table, x.shape[1])
     bound, curvature = gradient_bound(problem, norm), math.nan
@@ -85,8 +85,8 @@ def case(data: Data, data_dir: Path | None = None) -> Case:
         shards=jax.tree.map(jnp.asarray, _padded(to_shards(x, y, parts))),
         x=x,
         y=y,
-        x_test=x_test[: data.test],
-        y_test=y_test[: data.test],
+        x_test=x_test[tested],
+        y_test=y_test[tested],
         regression=table.task == "regression",
         owner_rows=parts.rows,
         optimum=partial(_optimum, _same_records(data), data_dir),
@@ -137,6 +137,11 @@ def _rows(data: Data, n: int) -> np.ndarray:
     if data.partition == "blocks":
         return np.arange(data.rows)
     return np.sort(np.random.default_rng(data.deal).choice(n, data.rows, replace=False))
+
+
+def _tested(n: int, count: int | None) -> np.ndarray:
+    """Drawn: a table's test rows keep the file's order, and the first of them may be of other kinds than the rest."""
+    return np.arange(n) if count is None else np.sort(np.random.default_rng(0).permutation(n)[:count])
 
 
 def _partition(data: Data, table: Table, chosen: np.ndarray) -> Partition:

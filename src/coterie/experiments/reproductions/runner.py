@@ -68,8 +68,8 @@ def reproduce(
 
 
 def _run(cells: list[Cell], data_dir: Path | None) -> Iterable[tuple[Cell, dict[str, Any]]]:
-    """Cells of the same data and protocol are handed over together, to share compilations and passes."""
-    cells = sorted(cells, key=lambda cell: repr((cell.data, cell.protocol, cell.calibration)))
+    """Cells of the same data and protocol go together, to share compilations and passes; those of few owners first."""
+    cells = sorted(cells, key=lambda one: (one.data.owners, repr((one.data, one.protocol, one.calibration))))
     for (data, _, _), group in groupby(cells, key=lambda cell: (cell.data, cell.protocol, cell.calibration)):
         yield from measure(list(group), case(data, data_dir))
 
