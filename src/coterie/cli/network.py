@@ -186,6 +186,7 @@ def _tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> Non
         "owners": list(agreement.owners),
         "hub": planned.hub,
         "parties": {name: str(folder / "parties" / name) for name in planned.parties},
+        "router": str(folder / "router") if (folder / "router").exists() else None,
     }
     if as_json:
         return print_json(summary)
@@ -201,5 +202,9 @@ def _tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> Non
     ]
     if planned.hub:
         lines.append(f"The {planned.hub} runs:  coterie node FOLDER        (it has no records)")
+    if summary["router"]:
+        lines.append(
+            f"The router's keeper gets {summary['router']}, and runs there:  zenohd --config router.json"
+        )
     lines.append(f"To try all of it on this machine:  coterie network up {folder} --data FOLDER-OF-CSV-FILES")
     print("\n".join(lines))

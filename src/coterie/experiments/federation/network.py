@@ -3,6 +3,7 @@
     DIR/agreement.json        public; the same in every party's folder
     DIR/authority/            the key that signs certificates: stays with whoever founded the network
     DIR/parties/NAME/         what NAME gets, and nobody else: its private key is in it
+    DIR/router/               what the router's keeper gets, if there is one: its private key and router.json
 
 An agreement is never edited: adding or revoking an owner makes a new one, under which a new run begins. Ledgers
 belong to owners and data, not to agreements: what was spent stays spent.
@@ -16,11 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from coterie.engines.federate import trust
+from coterie.engines.federate.zenoh import ROUTER, router_config
 from coterie.errors import InputError
 from coterie.experiments.federation import agreement as agreements
 from coterie.experiments.federation import party as parties
 from coterie.experiments.federation.agreement import Agreement
 from coterie.experiments.federation.collaboration import Collaboration, collaboration
+from coterie.experiments.federation.node import longest
 from coterie.experiments.federation.party import Party
 
 PORT = 17471  # of the first party that has no address; the next ones follow
@@ -35,10 +38,16 @@ def found(
         raise InputError(f"folder={str(folder)!r}: is not empty. Name a new one.")
     planned = settled(agreement)
     check_addresses(addresses, planned.parties)
+    if router is not None:
+        check_addresses({ROUTER: router}, (ROUTER,))
+        if ROUTER in planned.parties:
+            raise InputError(f"owners: {ROUTER!r} is the router's name. Give the owner another one.")
     trust.create_authority(folder / "authority")
     where = with_ports(addresses, planned.parties)
     for name in planned.parties:
         trust.issue(folder / "authority", name, [host_of(where[name])], folder / "parties" / name)
+    if router is not None:
+        trust.issue(folder / "authority", ROUTER, [host_of(router)], folder / "router")
     write(folder, planned, where, router)
     return planned
 
@@ -66,6 +75,15 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
             old = parties.read(kept)
             own = replace(own, generator=old.generator, epsilon=old.epsilon, delta=old.delta)
         kept.write_text(own.to_toml(), encoding="utf-8")
+    if router is not None:
+        (folder / "router" / "router.json").write_text(_router(planned, router), encoding="utf-8")
+
+
+def _router(planned: Collaboration, router: str) -> str:
+    """What `zenohd` is started with, in the router's own folder: it listens at the port that all dial."""
+    own = trust.Identity(ROUTER, Path(trust.AUTHORITY), Path(trust.CERTIFICATE), Path(trust.PRIVATE_KEY))
+    listen = f"0.0.0.0:{router.rpartition(':')[2]}"
+    return router_config(own, listen, planned.parties, planned.agreement.run, longest(planned))
 
 
 def dialled(planned: Collaboration, name: str, where: Mapping[str, str]) -> dict[str, str]:
