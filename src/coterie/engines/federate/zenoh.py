@@ -72,7 +72,7 @@ class ZenohTransport:
             ends = _endpoints(listen, peers or {}, self.admitted)
             rules = access(self.name, self.admitted, self._run)
         elif listen is None and not peers:
-            ends = {"listen": [], "connect": [_endpoint("router", router)]}
+            ends = {"listen": [], "connect": [_dialled("router", router)]}
             rules = access(self.name, self.admitted, self._run, through=ROUTER)
         else:
             raise InputError(
@@ -294,7 +294,7 @@ def _endpoints(listen: str | None, peers: Mapping[str, str], admitted: Sequence[
     unknown = sorted(set(peers) - set(admitted))
     if unknown:
         raise InputError(f"peers: {unknown[0]!r:.80} is not admitted. Admit it, or do not dial it.")
-    dialled = [_endpoint(f"the address of {name}", address) for name, address in sorted(peers.items())]
+    dialled = [_dialled(f"the address of {name}", address) for name, address in sorted(peers.items())]
     return {"listen": [_endpoint("listen", listen)] if listen is not None else [], "connect": dialled}
 
 
@@ -305,6 +305,15 @@ def _endpoint(what: str, address: str) -> str:
     ):
         raise InputError(f"{what}: {address!r:.80} must be host:port, with a port of 1 to 65535.")
     return f"tls/{address}"
+
+
+def _dialled(what: str, address: str) -> str:
+    """Zenoh takes the name to verify from before the first colon: a number of IPv6 never passes."""
+    if address.startswith("["):
+        raise InputError(
+            f"{what}: {address!r:.80} is an IPv6 address, which cannot be verified. Give a host name."
+        )
+    return _endpoint(what, address)
 
 
 def _explain(config: Mapping[str, Any], error: Exception) -> str:
