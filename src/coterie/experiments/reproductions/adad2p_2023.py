@@ -79,8 +79,8 @@ PAPER = Paper(
     views=VIEWS,
     entries=entries,
     notes=(
-        "The CIFAR-10 part (ResNet-18) is left out: it does not fit two cores, and the published 30 points between the "
-        "adaptive and the constant policy are of that part.",
+        "The CIFAR-10 part (ResNet-18), of which the published 30 points between the adaptive and the constant policy "
+        "are, needs a GPU and has [its own page](gpu.md).",
         "As published no ε is stated for these σ; what they are worth is certified. The adaptive policy's noise is a "
         "function of the private gradient: no finite ε holds. G is a private maximum, uncharged.",
         "The certified default sees oriented gradients, which no data went into; its loss is that of its own features.",
