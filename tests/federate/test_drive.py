@@ -121,6 +121,19 @@ def test_who_comes_later_is_greeted_and_who_greets_is_answered():
     assert run.line.kinds("c")[before:].count((Kind.HELLO, 0)) == 0
 
 
+def test_who_comes_while_the_machine_works_is_greeted_before_its_message():
+    class Slow(Chorus):
+        def start(self, now: float) -> list[Out]:
+            line.said.clear()  # the first greeting found nobody
+            line.arrive("b")
+            return super().start(now)
+
+    line = Line()
+    with Running(Slow("a", ["b"], 3), line):
+        assert until(lambda: (Kind.VALUE, 0) in line.kinds("b"))
+    assert line.kinds("b")[:2] == [(Kind.HELLO, 0), (Kind.VALUE, 0)]
+
+
 def test_nobody_is_heard_before_its_greeting_but_asked_for_it_once():
     with Running() as run:
         for step in range(3):

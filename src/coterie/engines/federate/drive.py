@@ -160,12 +160,16 @@ class Driver:
         self._changed = True
         self._inbox.wake()
 
-    def _turn(self) -> None:
+    def _welcome(self) -> None:
+        """Greet who has come, ahead of anything else that is said to it."""
         if self._changed:
             self._changed = False
             here = self._transport.alive()
             self._greet(sorted(here - self._here))
             self._here = here
+
+    def _turn(self) -> None:
+        self._welcome()
         arrived = self._inbox.take(max(0.0, self._next_tick - self._now()))
         if arrived is not None:
             self._receive(*arrived)
@@ -232,6 +236,7 @@ class Driver:
             self._say(peer, Message(Kind.BYE, body=why))
 
     def _send(self, outs: list[Out]) -> None:
+        self._welcome()  # somebody may have come while the machine was at work
         for out in outs:
             self._say(out.peer, out.message)
 
