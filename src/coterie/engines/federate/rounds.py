@@ -70,6 +70,7 @@ class RoundsOwner:
         self._refused = 0
         self._silent = False  # nothing to say any more, and no way to mix without
         self._furthest = -1  # the highest place that anybody is known, or hoped, to have a value of
+        self._hoped: set[int] = set()  # places that were asked for ahead of their time
         self._company = 0  # the place after the last one at which anybody was heard
         self._now = self._since = 0.0
         self._place, self._public = self._restored()
@@ -157,10 +158,8 @@ class RoundsOwner:
         peer = self._peers[source]
         if place > peer.newest:
             peer.newest, peer.absent = place, False
-        answers_ahead = (
-            place > self._place and place in peer.asked
-        )  # there is probably more where it came from
-        self._furthest = max(self._furthest, place + AHEAD if answers_ahead else place)
+        hope = AHEAD if place in self._hoped else 0  # there is probably more where it came from
+        self._furthest = max(self._furthest, place + hope)
 
     def _late(self, source: int, place: int, value: np.ndarray) -> None:
         if self.done or not self._debts.open(place, source):
@@ -265,6 +264,7 @@ class RoundsOwner:
     def _leave(self, place: int) -> None:
         self._place, self._since = place + 1, self._now
         self._never = {pair for pair in self._never if pair[0] > place}
+        self._hoped.discard(place)
         for peer in self._peers.values():
             peer.asked.pop(place, None)
         if place % _TIDY == 0:
@@ -315,7 +315,11 @@ class RoundsOwner:
             for one in self._view.hop(place).hears:
                 due = behind or place <= self._peers[one].newest or (place == self._place and not patient)
                 if due and one not in heard:
-                    outs += self._ask(one, [place], self._setting.patience.retry)
+                    ahead = (
+                        place > self._place
+                    )  # asked for once, so that a false report of the future costs little
+                    outs += self._ask(one, [place], np.inf if ahead else self._setting.patience.retry)
+                    self._hoped.update([place] if ahead else [])
         return outs
 
     def _ask_debtors(self) -> list[Out]:
