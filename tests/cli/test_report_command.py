@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from cli_world import HOSPITALS, coterie
+from cli_world import HOSPITALS, coterie, on
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def test_a_run_writes_its_page(ran):
     page = (ran.out / "report.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert len(page) < 100_000
-    assert all(page.count(name) == 3 for name in HOSPITALS)  # in the budgets and in both pictures
+    assert all(page.count(name) == 4 for name in HOSPITALS)  # in the budgets and in three pictures
     for value in ("joint", "local_only", "central"):
         assert f"{ran.json['metric'][value]:.4g}" in page
 
@@ -102,3 +102,22 @@ def test_class_counts_are_an_oracles_and_add_up(ran):
 
 def test_no_checksum_of_private_records_is_written(ran):
     assert ran.json["provenance"]["data_sha256"] is None
+
+
+def test_a_sweep_over_budgets_gets_onto_the_page(visits, ran, tmp_path):
+    words = (*on(visits), "--epsilon", "0.5,1,2,4", "--sweep", "epsilon", "--json", "--out", tmp_path / "run")
+    swept = coterie(*words, "--set", "rounds=20")
+    assert swept.status == 0, swept.stderr
+    found = swept.json["over_epsilon"]
+    assert found["epsilon"] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert found["joint"][3] == pytest.approx(swept.json["metric"]["joint"], abs=1e-6)  # the run itself
+    assert found["local_only"][3] == pytest.approx(swept.json["metric"]["local_only"], abs=1e-6)
+    assert found["oracle"] == ["joint", "local_only"]
+    assert "Accuracy over ε" in (tmp_path / "run" / "report.html").read_text()
+    assert ran.json["over_epsilon"] is None
+
+
+def test_an_unknown_sweep_is_one_line(visits, tmp_path):
+    done = coterie(*on(visits), "--sweep", "delta", "--out", tmp_path / "run")
+    assert done.status == 2
+    assert "sweep='delta'" in done.stderr

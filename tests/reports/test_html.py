@@ -95,6 +95,7 @@ def result(owners=4, *, names=None, hub=None, models=None, **privacy) -> dict[st
             "links": [] if hub or owners == 1 else [[at, (at + 1) % owners] for at in range(owners)],
         },
         "partition": {"how": "column", "classes": ["no", "yes"], "counts": rows, "oracle": ["counts"]},
+        "over_epsilon": None,
         "benefit": {"joint": [0.8] * owners, "own": [0.7] * owners, "oracle": ["own"]},
         "metric": {
             "name": "accuracy",
@@ -303,6 +304,31 @@ def test_one_owner_has_nobody_to_join():
 def test_who_gains_needs_a_value_of_every_owner():
     with pytest.raises(InputError, match=r"benefit\.own"):
         report(changed(result(), "benefit.own", [0.7]))
+
+
+def over(**columns) -> dict[str, bytes]:
+    found = {
+        "epsilon": [0.5, 1.0, 2.0],
+        "joint": [0.7, 0.8, "nan"],
+        "local_only": [0.5, 0.6, 0.7],
+        "oracle": ["joint", "local_only"],
+    }
+    return changed(result(), "over_epsilon", found | columns)
+
+
+def test_accuracy_over_epsilon_is_shown_where_it_was_asked_for(page):
+    assert "over ε" not in " ".join(page.within["h2"])
+    swept = Page(report(over()))
+    assert swept.within["h2"] == [*SECTIONS[:2], "Accuracy over ε", *SECTIONS[2:]]
+    assert "the run itself: ε = 1" in swept.text
+    assert swept.classed("dots") - page.classed("dots") == 2 + 3  # what diverged has no dot
+    assert swept.classed("oracle") == page.classed("oracle") + 3
+
+
+@pytest.mark.parametrize("columns", [{"epsilon": [2.0, 1.0, 3.0]}, {"epsilon": [1.0]}, {"joint": [0.1]}])
+def test_a_sweep_that_makes_no_sense_is_named(columns):
+    with pytest.raises(InputError, match="over_epsilon"):
+        report(over(**columns))
 
 
 def test_each_owner_against_its_own_budget():

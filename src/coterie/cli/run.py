@@ -68,6 +68,9 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="spmd: continue from the checkpoint.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of partition, sampling and noise.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option(help="epsilon: simulate other budgets too, for accuracy over ε.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A protocol setting, KEY=VALUE; repeat.")
     ] = None,

@@ -32,6 +32,7 @@ def described(result: Result) -> dict[str, Any]:
         "network": _network(result),
         "partition": _partition(result),
         "benefit": _benefit(result),
+        "over_epsilon": _over_epsilon(result),
         "provenance": _provenance(result),
     }
 
@@ -73,6 +74,14 @@ def _benefit(result: Result) -> dict[str, Any]:
         "own": [plain(value) for value in result.own.tolist()],
         "oracle": ["own"] if joint_is_public else ["joint", "own"],
     }
+
+
+def _over_epsilon(result: Result) -> dict[str, Any] | None:
+    """What other budgets would reach, where it was asked for. All of it an oracle's: nobody spent them."""
+    if not len(result.over_epsilon):
+        return None
+    columns = ([plain(value) for value in column] for column in result.over_epsilon.T.tolist())
+    return {**dict(zip(("epsilon", "joint", "local_only"), columns)), "oracle": ["joint", "local_only"]}
 
 
 def plain(value: float) -> float | str:

@@ -39,6 +39,7 @@ class Experiment:
     calibration: str = "certified"
     engine: str = "simulate"
     seed: int = 0
+    sweep: str | None = None  # "epsilon": also simulate other budgets, for the picture of accuracy over ε
     settings: dict[str, Any] = field(default_factory=dict)  # the protocol's own
 
     def to_toml(self) -> str:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coterie import topologies
+from coterie import _check, topologies
 from coterie._types import PyTree
 from coterie.accounting import Certificate, Claim
 from coterie.accounting.plans import certificates_of
@@ -20,6 +20,7 @@ from coterie.engines.simulate import simulate
 from coterie.experiments import describe, recompute
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import Oracle, OracleArray, is_oracle, oracle
+from coterie.experiments.over_epsilon import SWEEPS, over_epsilon
 from coterie.experiments.prepare import Prepared
 from coterie.experiments.training import Keeping, Tell, ready, train
 from coterie.problems.metrics import metric_for
@@ -49,6 +50,7 @@ class Result:
     claim: Claim
     certificates: tuple[Certificate, ...]
     turns: np.ndarray  # (owners,) releases really made
+    over_epsilon: OracleArray  # (budgets, 3) ε, joint, alone at other budgets; no rows unless asked for
     class_counts: OracleArray  # (owners, classes) records of each class; a regression has no classes
     seconds: float
 
@@ -144,6 +146,8 @@ def run(
     """Train, certify and compare. `progress` is told (what, done, of), with of = 0 where nobody can know."""
     started = time.perf_counter()
     tell = progress or (lambda what, done, of: None)
+    if experiment.sweep is not None:
+        _check.one_of("sweep", experiment.sweep, SWEEPS)
     made = ready(experiment, data_dir, tell)
     prepared, program = made.prepared, made.program
     task = prepared.task
@@ -168,6 +172,9 @@ def run(
     )
     tell("all records, no privacy", 0, 0)
     central = _central(prepared)
+    others = oracle(np.zeros((0, 3)))
+    if experiment.sweep is not None:
+        others = over_epsilon(experiment, made, look, tell)
     curve, disagreement = trace.probes
     joint = float(np.average(curve[-1], weights=task.sizes if curve.shape[1] == task.owners else None))
     if not prepared.table.test_is_public:
@@ -187,6 +194,7 @@ def run(
         claim=program.claim,
         certificates=certificates,
         turns=trace.turns,
+        over_epsilon=others,
         class_counts=oracle(describe.class_counts(prepared)),
         seconds=time.perf_counter() - started,
     )

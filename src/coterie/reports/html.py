@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.reports import benefit, charts, topology
+from coterie.reports import benefit, charts, over_epsilon, topology
 from coterie.reports.markup import Markup, join, many, name, number, percent, tag
 from coterie.reports.privacy import claims_section, lead, statement_section, verdict
 from coterie.reports.reading import Run
@@ -27,6 +27,7 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
     sections = (
         section("Result over " + run.facts["step"] + "s", _curve(run), "wide"),
         *([section("Who gains by joining", _benefit(run), "wide")] if len(run.names) > 1 else []),
+        *_over_epsilon(run),
         claims_section(run.privacy),
         statement_section(run.privacy),
         section("Each owner's budget", _gauges(run), "wide long"),
@@ -91,6 +92,18 @@ def _benefit(run: Run) -> Markup:
     )
     where = f"; {run.metric.name} on the same rows as above."
     return join([tag("p", told, ORACLE, where, class_="soft"), benefit.benefit(run, ORACLE)])
+
+
+def _over_epsilon(run: Run) -> list[Markup]:
+    """What other budgets would reach; only where the run was asked for it."""
+    if run.over_epsilon is None:
+        return []
+    told = (
+        "The same experiment at other budgets, simulated; settings left to the protocol are chosen for each."
+    )
+    drawn = over_epsilon.over_epsilon(run.over_epsilon, run.metric, max(run.privacy.budgets), ORACLE)
+    content = join([tag("p", told, class_="soft"), drawn])
+    return [section(f"{run.metric.name.capitalize()} over ε", content, "wide")]
 
 
 def _gauges(run: Run) -> Markup:

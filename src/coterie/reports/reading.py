@@ -49,6 +49,15 @@ class Benefit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OverEpsilon:
+    """What other budgets would reach: (budgets,) each, the largest owner's ε ascending. An oracle's."""
+
+    epsilon: np.ndarray
+    joint: np.ndarray
+    local_only: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
 class Privacy:
     """The three columns and what they are about."""
 
@@ -94,6 +103,7 @@ class Run:
     sizes: tuple[int, ...]
     metric: Metric
     benefit: Benefit
+    over_epsilon: OverEpsilon | None
     privacy: Privacy
     network: Network
     how: str  # the partition
@@ -155,6 +165,7 @@ def read(files: Mapping[str, bytes]) -> Run:
         sizes=tuple(take.list_of("sizes", owners, int)),
         metric=_metric(take, files["trace.csv"]),
         benefit=_benefit(take, owners),
+        over_epsilon=_over_epsilon(take),
         privacy=_privacy(take, owners),
         network=_network(take, owners),
         how=take("partition.how", str),
@@ -207,6 +218,27 @@ def _benefit(take: _Taker, owners: int) -> Benefit:
         lower_is_better=take("metric.name", str) == "mse",
         oracle=frozenset(take.list_of("benefit.oracle", None, str)),
     )
+
+
+def _over_epsilon(take: _Taker) -> OverEpsilon | None:
+    if take("over_epsilon", dict, type(None)) is None:
+        return None
+    found: dict[str, np.ndarray] = {}
+    for key in ("epsilon", "joint", "local_only"):
+        path = f"over_epsilon.{key}"
+        length = len(found["epsilon"]) if found else None
+        found[key] = np.array([as_number(path, one) for one in take.list_of(path, length, int, float, str)])
+    epsilon = found["epsilon"]
+    if (
+        len(epsilon) < 2
+        or not np.all(np.isfinite(epsilon))
+        or epsilon[0] <= 0
+        or np.any(np.diff(epsilon) <= 0)
+    ):
+        raise InputError(
+            "result.json: over_epsilon.epsilon must be two or more ascending numbers above zero."
+        )
+    return OverEpsilon(**found)
 
 
 def _privacy(take: _Taker, owners: int) -> Privacy:

@@ -81,7 +81,7 @@ code{font-family:ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;
 .plot .x{top:100%;margin-top:.45rem;transform:translateX(-50%)}
 .plot .axis{top:100%;margin-top:1.7rem;right:0}
 .curve{height:19rem}
-.benefit{height:16rem}
+.benefit,.over{height:16rem}
 .stacks{height:13rem}
 .stacks.one{max-width:10rem}
 svg{fill:none}
@@ -89,12 +89,12 @@ svg *{vector-effect:non-scaling-stroke}
 .rule{stroke:var(--line);stroke-width:1}
 .band{fill:var(--joint);opacity:.18}
 .mean{stroke:var(--joint);stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
-.mean.dots{stroke-width:7;stroke-linecap:round}
 .own{stroke:var(--floor);stroke-width:9;stroke-linecap:round}
 .own.gains{stroke:var(--ceiling)}
 .link{stroke:var(--line);stroke-width:1}
 .floor{stroke:var(--floor);stroke-width:2;stroke-dasharray:7 5}
 .ceiling{stroke:var(--ceiling);stroke-width:2;stroke-dasharray:2 4;stroke-linecap:round}
+.dots{stroke-width:7;stroke-linecap:round;stroke-dasharray:none}
 .key{display:flex;flex-wrap:wrap;gap:.3rem 1.3rem;list-style:none;margin:0;padding:0;font-size:.92rem}
 .key li{display:flex;align-items:center;gap:.45rem;min-width:0}
 .key svg{width:1.8rem;height:.8rem;flex:none}
@@ -161,8 +161,10 @@ section.long li,dl div,tr{break-inside:avoid}
 h2{break-after:avoid}
 details::details-content{content-visibility:visible;display:block}
 .lead{font-size:14pt}
-.curve{height:12rem}
-.benefit{height:10rem}
+.curve{height:10.5rem}
+.benefit,.over{height:9rem}
+dl.short{columns:2}
+.key{gap:.1rem 1rem}
 .stacks{height:10rem}
 }
 """

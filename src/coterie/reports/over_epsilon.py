@@ -1,0 +1,61 @@
+"""The picture of accuracy over ε, between what owners reach alone and what no privacy would reach."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.reports.charts import nice_ticks, plot, rule, x_label, y_label
+from coterie.reports.markup import Markup, number, tag
+from coterie.reports.reading import Metric, OverEpsilon
+
+
+def over_epsilon(found: OverEpsilon, metric: Metric, asked: float, oracle: Markup) -> Markup:
+    """Joint model and each owner alone over the largest budget, which is on a logarithmic scale; `asked`: the run's.
+
+    What is not finite, as after a model diverged, is left out.
+    """
+    lines = (("mean", found.joint), ("floor", found.local_only))
+    seen = np.r_[found.joint, found.local_only, metric.central]
+    seen = seen[np.isfinite(seen)]
+    ticks = nice_ticks(float(seen.min()), float(seen.max())) if seen.size else [0.0, 1.0]
+    low, high = ticks[0], ticks[-1]
+    along = 100 * np.log(found.epsilon / found.epsilon[0]) / np.log(found.epsilon[-1] / found.epsilon[0])
+    shapes = [rule((high - tick) / (high - low)) for tick in ticks]
+    if np.isfinite(metric.central):
+        y = f"{100 * (high - metric.central) / (high - low):.2f}"
+        shapes.append(tag("line", x1=0, y1=y, x2=100, y2=y, class_="ceiling"))
+    for kind, values in lines:
+        shapes += _line(kind, along, 100 * (high - values) / (high - low))
+    labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
+    labels += [
+        x_label(place / 100, number(epsilon))
+        for place, epsilon in zip(along.tolist(), found.epsilon.tolist())
+    ]
+    labels.append(tag("span", "ε of the owner with the largest budget", class_="axis"))
+    described = f"{metric.name} over ε, from {number(found.epsilon[0])} to {number(found.epsilon[-1])}"
+    return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(asked, oracle))
+
+
+def _line(kind: str, along: np.ndarray, down: np.ndarray) -> list[Markup]:
+    fine = np.isfinite(down)
+    spots = [f"{x:.2f} {y:.2f}" for x, y in zip(along[fine], down[fine])]
+    if not spots:
+        return []
+    dots = [tag("path", d=f"M{spot} h0", class_=f"{kind} dots") for spot in spots]
+    return [tag("path", d=f"M{' L'.join(spots)}", class_=kind), *dots]
+
+
+def _key(asked: float, oracle: Markup) -> Markup:
+    rows = (
+        ("mean", f"joint model (the run itself: ε = {number(asked)})"),
+        ("floor", "each owner alone, same budget"),
+        ("ceiling", "all records, no privacy"),
+    )
+    samples = (
+        tag("svg", tag("line", x1=0, y1=6, x2=29, y2=6, class_=kind), aria_hidden="true") for kind, _ in rows
+    )
+    return tag(
+        "ul",
+        *(tag("li", sample, tag("span", words, " ", oracle)) for sample, (_, words) in zip(samples, rows)),
+        class_="key",
+    )
