@@ -56,6 +56,14 @@ def test_owners_that_wake_by_their_own_clocks_give_the_agreed_number_of_answers(
     assert 2.0 < network.now < 12.0  # four clocks of rate two, 30 ticks
 
 
+def test_an_owner_that_sleeps_through_the_end_hears_of_it(tmp_path):
+    world = free(World(tmp_path, "async_learner", owners=3, settings={"ticks": 6, "cap": 6}))
+    world.clocks["owner-0"] = lambda: 1e6
+    ends = complete(world, world.visits(link=Link(loss=0.3)), until=60.0)
+    assert ends["learner"].status.step == 6
+    assert not world.check_ledgers()["owner-0"]
+
+
 def test_a_learner_that_dies_at_any_one_moment_settles_each_answer_once(tmp_path):
     moment, died = 0, True
     while died:

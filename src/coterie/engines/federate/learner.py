@@ -67,7 +67,7 @@ class Learner:
         self._book = self._recover()
         self._awake: set[int] = set()
         self._shown: dict[int, float] = {}  # when an owner was last shown its query
-        self._heard, self._refused, self._note = 0.0, 0, ""
+        self._heard, self._again, self._refused, self._note = 0.0, 0.0, 0, ""
 
     def start(self, now: float) -> list[Out]:
         """Begin, or resume: owners ask for what they miss."""
@@ -89,7 +89,10 @@ class Learner:
         return out
 
     def tick(self, now: float) -> list[Out]:
-        """Notice that nobody comes."""
+        """Notice that nobody comes; at the end, tell also those who sleep."""
+        if self.done and now >= self._again:
+            self._again = now + self._patience.wait / 4
+            return [Out(name, self._complete()) for name in self._names]
         if not self.done and now - self._heard > self._patience.wait:
             self._note = f"paused: no owner was heard of for {now - self._heard:.0f} s"
         return []
@@ -124,9 +127,12 @@ class Learner:
 
     def _on_awake(self, owner: int, now: float) -> list[Out]:
         if self.done or self._exhausted(owner):
-            return [Out(self._names[owner], Message(Kind.REFUSAL, self._book.tick, 0, _COMPLETE))]
+            return [Out(self._names[owner], self._complete())]
         self._awake.add(owner)
         return self._ask(owner, now)
+
+    def _complete(self) -> Message:
+        return Message(Kind.REFUSAL, self._book.tick, 0, _COMPLETE)
 
     def _ask(self, owner: int, now: float) -> list[Out]:
         """Show an owner that is awake its query, where it is its time and it was not shown just now."""
@@ -162,7 +168,7 @@ class Learner:
             raise Refused("an answer to nothing that was asked")
         answer = wire.unpack(message.body, self._layout)
         if self.done:
-            return [Out(self._names[owner], Message(Kind.REFUSAL, book.tick, 0, _COMPLETE))]
+            return [Out(self._names[owner], self._complete())]
         body = wire.pack(self._register.settle(self._unpacked(), answer, owner, message.step, turn))
         wire.unpack(body, self._register.layout)
         self._keep(

@@ -68,9 +68,9 @@ class RoundsSide:
 
     def start(self) -> State:
         """The owner before the first round."""
-        return _host(
-            _start(self._static, self._params, _context(self._fixed, 0, 0, self._source.coin_key(0)))
-        )
+        key = self._source.coin_key(0)
+        with jax.threefry_partitionable(False):
+            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
 
     def emit(self, state: State, step: int, turn: int) -> tuple[PyTree, PyTree]:
         """The message of a round and the private state after it. Draws noise anew at every call.
@@ -120,9 +120,9 @@ class VisitSide:
 
     def start(self) -> PyTree:
         """The owner's private state before its first visit."""
-        return _host(
-            _start(self._static, self._params, _context(self._fixed, 0, 0, self._source.coin_key(0)))
-        )
+        key = self._source.coin_key(0)
+        with jax.threefry_partitionable(False):
+            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
 
     def emit(self, private: PyTree, query: PyTree, step: int, turn: int) -> tuple[PyTree, PyTree]:
         """The message of a visit and the private state after it. Draws noise anew at every call.
