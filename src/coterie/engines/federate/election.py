@@ -124,8 +124,8 @@ class Election:
             good = set(proposal.promises)
         if len(good) < majority or (here - good - self._faulty and not waited):
             return False
-        best = max(good, key=lambda peer: (proposal.promises[peer], peer == self._me))
-        proposal.source = best
+        proposal.source = max(good, key=lambda peer: (proposal.promises[peer], peer == self._me))
+        proposal.since = now  # the source has its own time to deliver
         return True
 
     def place(self, coming: Sequence[int]) -> int:
