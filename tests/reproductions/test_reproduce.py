@@ -1,6 +1,7 @@
 """Reproductions: resumed, a damaged cell redone, missing data named, one compilation for a sweep."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from coterie.experiments.reproductions import measure as measures
 from coterie.experiments.reproductions import runner
 from coterie.experiments.reproductions.cases import case, task
 from coterie.experiments.reproductions.measure import _lane
+from coterie.experiments.reproductions.orderings import judge
 from coterie.experiments.reproductions.page import section
-from coterie.experiments.reproductions.spec import Cell, Data, Entry, Paper, View
+from coterie.experiments.reproductions.spec import Cell, Data, Entry, Fit, Ordering, Paper, View
 from coterie.topologies import mixer
 
 DATA = Data(name="census", owners=3, rows=300, test=200, strength=1e-3)
@@ -52,6 +54,10 @@ TINY = Paper(
     },
     entries=entries,
     notes=("Nothing is left out.",),
+    orderings=(
+        Ordering("certified above published", "over", "certified default", "as published"),
+        Ordering("more budget better", "over", "certified default"),
+    ),
 )
 
 
@@ -182,7 +188,7 @@ def test_the_command_writes_tables_pictures_and_the_page(tiny, tmp_path):
     assert points["as published", 1.0]["seeds"] == 2
     assert points["certified default", 0.5]["certified"] <= 0.5
     assert {file.name for file in (tmp_path / "out").glob("tiny*")} == {
-        "tiny.json", "tiny.md", "tiny-over.png", "tiny-run.png"
+        "tiny.html", "tiny.json", "tiny.md", "tiny-over.png", "tiny-run.png"
     }  # fmt: skip
     page = (tmp_path / "docs" / "results.md").read_text()
     assert "(published 70.50)" in page
@@ -216,3 +222,65 @@ def test_every_entry_has_its_view_and_every_published_number_its_entry(name, qui
             assert {(view, *place) for place in one.published} <= places
     spec = Path(reproductions.__file__).with_name(f"{name}.py")
     assert len(spec.read_text().splitlines()) <= 150
+
+
+def made_up(measure: str, series: dict[str, dict[float, list[float]]]) -> dict:
+    points = [
+        {"series": name, "x": x, "values": values, "mean": np.mean(values), "records": 3_000}
+        for name, own in series.items()
+        for x, values in own.items()
+    ]
+    return {"name": "made up", "title": "made up", "x": "u", "measure": measure, "points": points}
+
+
+@pytest.mark.parametrize(("measure", "verdicts"), [("accuracy", ["holds", "undecided", "does not hold"]),
+                                                   ("gap", ["does not hold", "undecided", "holds"])])  # fmt: skip
+def test_an_ordering_is_judged_by_differences_paired_over_seeds(measure, verdicts):
+    noise, apart = np.array([-20.0, 0.0, 20.0]), np.array([2.0, 2.1, 1.9])  # paired, the noise cancels
+    above = {
+        1.0: [*(noise + apart)],
+        2.0: [*(noise + np.array([3.0, -3.0, 0.1]))],
+        3.0: [*(noise - apart)],
+    }
+    view = made_up(measure, {"a": above, "b": {x: [*noise] for x in above}})
+    found = judge(Ordering("a above b", "made up", "a", "b"), view)
+    assert [one["verdict"] for one in found] == verdicts
+    assert [one["where"] for one in found] == ["u = 1", "u = 2", "u = 3"]
+    assert abs(found[0]["mean"]) == pytest.approx(2.0)
+    assert found[0]["error"] == pytest.approx(0.1 / np.sqrt(3))
+
+
+def test_growth_is_judged_from_the_first_place_to_the_last():
+    gap = {1.0: [0.1, 0.2, 0.15], 5.0: [9.0, 9.0, 9.0], 9.0: [1.1, 1.3, 1.2]}
+    view = made_up("mse", {"plain": gap, "ours": {x: [0.1] for x in gap}})  # one seed stands for all
+    (grows,) = judge(Ordering("growing", "made up", "ours", "plain", grows=True), view)
+    assert (grows["verdict"], grows["where"]) == ("holds", "u from 1 to 9")
+    assert grows["mean"] == pytest.approx(1.05)
+    (better,) = judge(Ordering("better", "made up", "plain"), view)
+    assert better["verdict"] == "does not hold"
+    one_seed = made_up("accuracy", {"a": {1.0: [2.0]}, "b": {1.0: [1.0]}})
+    assert judge(Ordering("a above b", "made up", "a", "b"), one_seed)[0]["verdict"] == "undecided"
+
+
+def test_the_published_bound_is_fitted_on_the_cost_of_noise():
+    cost = {x: 0.01 + 2.0 / 3_000 * np.sqrt(3 / x**2) + 5e5 / 3_000**2 * 3 / x**2 for x in (0.1, 1.0, 10.0)}
+    view = made_up("psi", {"noisy": {x: [y] for x, y in cost.items()}, "silent": {1.0: [0.01]}})
+    (found,) = runner._fits((Fit("made up", "made up", "noisy", "silent", 3, (0.0, 1.0)),), {"made up": view})
+    assert found["first"] == pytest.approx(2.0, rel=1e-3)
+    assert found["second"] == pytest.approx(5e5, rel=1e-3)
+    assert found["error"] < 1e-6
+    silent = made_up("psi", {"noisy": {1.0: [0.01]}, "silent": {1.0: [0.01]}})
+    assert (
+        runner._fits((Fit("none", "made up", "noisy", "silent", 3, (0.0, 1.0)),), {"made up": silent}) == []
+    )
+
+
+def test_the_page_of_a_reproduction_needs_nothing_beside_it(tmp_path, tiny):
+    coterie("tiny", "--out", tmp_path)
+    page = (tmp_path / "tiny.html").read_text()
+    assert "Of 3 comparisons that the paper orders" in page
+    for outside in ("<script", "http://", "https://", "<img", "<link", "url("):
+        assert outside not in page
+    assert re.search(r"\b(nan|inf)\b", page) is None
+    for view in TINY.views.values():
+        assert view.title in page

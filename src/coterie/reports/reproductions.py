@@ -1,9 +1,10 @@
-"""A reproduced view as a picture and as tables. Plain values in, a matplotlib figure or Markdown out."""
+"""A reproduced view as a picture and as tables. Plain values in, a matplotlib figure or cells of text out."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class Picture(NamedTuple):
     y: str
     log: bool
     form: str  # how values are written
+    dots: bool = False  # single events, which no line joins
 
 
 def draw(points: list[Point], picture: Picture) -> Figure:
@@ -52,7 +54,7 @@ def draw(points: list[Point], picture: Picture) -> Figure:
         own = [point for point in points if point.series == series]
         style = {"color": COLORS[at % len(COLORS)], "label": series}
         if own[0].curve is not None:
-            _curve(axes, own[0].curve, style)
+            _curve(axes, own[0].curve, style, picture.dots)
         else:
             _line(axes, own, style | {"marker": _MARKERS[at % len(_MARKERS)]})
     _axes(axes, picture)
@@ -62,8 +64,11 @@ def draw(points: list[Point], picture: Picture) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, curve: np.ndarray, style: dict) -> None:
+def _curve(axes: Axes, curve: np.ndarray, style: dict, dots: bool) -> None:
     step, mean, low, high = np.where(np.isfinite(curve), curve, np.nan)
+    if dots:
+        axes.plot(step, mean, linestyle="none", marker=".", markersize=3, **style)
+        return
     axes.fill_between(step, low, high, color=style["color"], alpha=0.15, linewidth=0)
     axes.plot(step, mean, linewidth=1.8, marker="o", markersize=3, **style)
 
@@ -79,31 +84,67 @@ def _line(axes: Axes, own: list[Point], style: dict) -> None:
 def _axes(axes: Axes, picture: Picture) -> None:
     if picture.log:
         axes.set_yscale("log")
-    if picture.x == "iteration":
+    if picture.x == "iteration" and not picture.dots:
         axes.set_xscale("log")
     axes.set(xlabel=picture.x, ylabel=picture.y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
 
 
-def values(points: list[Point], picture: Picture) -> list[str]:
-    """Markdown: a row for each series, a column for each x: mean ± spread, and what was published there."""
-    columns = list(dict.fromkeys(point.x for point in points))
-    head = ["after the run"] if picture.x == "iteration" else [f"{picture.x} = {x:g}" for x in columns]
-    lines = [f"| {picture.y} | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
-    for series, own in _rows(points).items():
-        lines.append(f"| {series} | " + " | ".join(_value(own.get(x), picture.form) for x in columns) + " |")
-    return lines
+class Table(NamedTuple):
+    """Cells as text: the first of each row names it."""
+
+    head: list[str]
+    rows: list[list[str]]
 
 
-def privacy(points: list[Point], picture: Picture) -> list[str]:
-    """Markdown: for each series, claimed → certified ε at each x."""
+def markdown(table: Table) -> list[str]:
+    """The table's lines in Markdown."""
+    lines = ["| " + " | ".join(row) + " |" for row in (table.head, *table.rows)]
+    return [lines[0], "|---" * len(table.head) + "|", *lines[1:]]
+
+
+def values(points: list[Point], picture: Picture) -> Table:
+    """A row for each series, a column for each x: mean ± spread, and what was published there."""
+    return _table(points, picture, picture.y, lambda point: _value(point, picture.form))
+
+
+def privacy(points: list[Point], picture: Picture) -> Table:
+    """For each series, claimed → certified ε at each x."""
+    return _table(points, picture, "ε: claimed → certified", _cost)
+
+
+def _table(points: list[Point], picture: Picture, corner: str, text: Callable[[Point], str]) -> Table:
     columns = list(dict.fromkeys(point.x for point in points))
     head = ["after the run"] if picture.x == "iteration" else [f"{picture.x} = {x:g}" for x in columns]
-    lines = ["| ε: claimed → certified | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
-    for series, own in _rows(points).items():
-        lines.append(f"| {series} | " + " | ".join(_cost(own.get(x)) for x in columns) + " |")
-    return lines
+    rows = [
+        [series, *(text(own[x]) if x in own else "–" for x in columns)]
+        for series, own in _rows(points).items()
+    ]
+    return Table([corner, *head], rows)
+
+
+def orderings(found: list[dict[str, Any]], forms: Mapping[str, str]) -> Table:
+    """Each published ordering where we have runs: by how much it holds, paired over seeds, and the verdict."""
+    rows = []
+    for one in found:
+        form = forms[one["measure"]]
+        mean = "not finite" if one["mean"] is None else f"{one['mean']:+{form}}"
+        error = "" if one["error"] is None else f" ± {one['error']:{form}}"
+        rows.append(
+            [one["words"], one["view"], one["where"], f"{mean}{error}", str(one["seeds"]), one["verdict"]]
+        )
+    return Table(["published", "where", "at", "by (± standard error)", "seeds", "in our runs"], rows)
+
+
+def fits(found: list[dict[str, Any]]) -> Table:
+    """The fitted constants of the published bound beside the published ones."""
+    rows = [
+        [f"{one['words']}: {one['series']}", f"{one['first']:.3g}", f"{one['second']:.3g}", f"{one['error']:.0%}",
+         ", ".join(f"{value:.3g}" for value in one["published"])]
+        for one in found
+    ]  # fmt: skip
+    return Table(["cost of privacy, fitted", "c̄₁", "c̄₂", "median error", "published c̄₁, c̄₂"], rows)
 
 
 def _rows(points: list[Point]) -> dict[str, dict[float, Point]]:
@@ -113,16 +154,12 @@ def _rows(points: list[Point]) -> dict[str, dict[float, Point]]:
     }
 
 
-def _value(point: Point | None, form: str) -> str:
-    if point is None:
-        return "–"
+def _value(point: Point, form: str) -> str:
     ours = f"{point.mean:{form}} ± {point.spread:{form}}" if point.seeds > 1 else f"{point.mean:{form}}"
     return ours if point.published is None else f"{ours} (published {point.published:{form}})"
 
 
-def _cost(point: Point | None) -> str:
-    if point is None:
-        return "–"
+def _cost(point: Point) -> str:
     claimed = "–" if point.claimed is None else _epsilon(point.claimed)
     return f"{claimed} → {_epsilon(point.certified)}"
 

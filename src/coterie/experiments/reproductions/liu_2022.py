@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.experiments.reproductions.spec import Cell, Data, Entry, Paper, View
+from coterie.experiments.reproductions.spec import Cell, Data, Entry, Ordering, Paper, View
 
 EPSILONS = (0.2, 0.4, 0.6, 0.8, 1.0)
 SETS = {
@@ -91,11 +91,16 @@ def views() -> dict[str, View]:
     return found
 
 
+ORDERINGS = tuple(
+    Ordering(f"{label} faster than Duchi et al.", f"fig1-{kind}-{name}", label, METHODS[2][0])
+    for name in SETS for kind in ("gap", "accuracy") for label in (METHODS[0][0], METHODS[1][0])
+)  # fmt: skip
 PAPER = Paper(
     name="liu_2022",
     title="Liu, Johansson & Shi 2022: private stochastic dual averaging",
     views=views(),
     entries=entries,
+    orderings=ORDERINGS,
     notes=(
         "With 1,628 records a node instead of 20,000 the published noise, √(12 T ln(1/δ))/(q ε), is larger by √12.3: "
         "T = 3q, so it falls as 1/√q.",

@@ -75,7 +75,14 @@ def _together(
             worst[key] = max(certificates_of(lane.program.plan, one.delta), key=lambda found: found.epsilon)
     alone = _alone(case) if cell.objective and case.regression and case.problem.model.is_linear else None
     seconds = round((time.perf_counter() - started) / len(group), 3)
-    shared = {"optimum": optimum, "alone": alone, "records": sum(case.sizes), "seconds": seconds}
+    visitors = None if isinstance(schedule, int) else np.asarray(schedule).tolist()
+    shared = {
+        "visitors": visitors if cell.clocks else None,
+        "optimum": optimum,
+        "alone": alone,
+        "records": sum(case.sizes),
+        "seconds": seconds,
+    }
     return [
         (one, _curves(at, steps, seen) | _privacy(lane.program, one, worst[_seedless(one)]) | shared)
         for at, (one, lane) in enumerate(group)

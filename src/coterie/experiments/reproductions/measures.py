@@ -14,6 +14,7 @@ class Measure(NamedTuple):
     label: str
     of: Callable[[dict[str, Any]], np.ndarray]
     form: str  # of a mean and of a spread
+    higher: bool = False  # whether higher is better
 
 
 def _floats(result: dict[str, Any], name: str) -> np.ndarray:
@@ -26,13 +27,14 @@ def _benefit(result: dict[str, Any]) -> np.ndarray:
 
 
 MEASURES: dict[str, Measure] = {
-    "accuracy": Measure("accuracy, %", lambda result: 100 * _floats(result, "metric"), ".2f"),
+    "accuracy": Measure("accuracy, %", lambda result: 100 * _floats(result, "metric"), ".2f", higher=True),
     "mse": Measure("mean squared error", lambda result: _floats(result, "metric"), ".4g"),
     "gap": Measure("F(θ) − F(θ*)", lambda result: _floats(result, "objective") - result["optimum"], ".2e"),
     "psi": Measure(
         "F(θ)/F(θ*) − 1", lambda result: _floats(result, "objective") / result["optimum"] - 1, ".2e"
     ),
-    "benefit": Measure("owners better off than alone without privacy", _benefit, ".1f"),
+    "benefit": Measure("owners better off than alone without privacy", _benefit, ".1f", higher=True),
+    "clock": Measure("owner that answers", lambda result: np.array(result["visitors"], float), ".0f"),
     "loss": Measure("training loss", lambda result: _floats(result, "objective"), ".3f"),
     "slope": Measure("‖∇F‖ of the mean model", lambda result: _floats(result, "slope"), ".3f"),
 }

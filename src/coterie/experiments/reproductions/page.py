@@ -13,7 +13,8 @@ from coterie.errors import InputError
 from coterie.experiments.reproductions import NAMES
 from coterie.experiments.reproductions.measures import MEASURES
 from coterie.experiments.reproductions.runner import number
-from coterie.reports.reproductions import Picture, Point, draw, privacy, values
+from coterie.reports.reproduction_page import Shown, page
+from coterie.reports.reproductions import Picture, Point, draw, fits, markdown, orderings, privacy, values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,11 +36,12 @@ def name_of(found: dict[str, Any]) -> str:
 
 
 def write(found: dict[str, Any], folder: Path) -> None:
-    """NAME.json, NAME.md and a picture for each view, each moved to its place whole."""
+    """NAME.json, NAME.md, NAME.html and a picture for each view, each moved to its place whole."""
     name = name_of(found)
     text = json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False)
     _put(folder / f"{name}.json", text.encode() + b"\n")
     _put(folder / f"{name}.md", "\n".join(section(found, f"{name}-")).encode() + b"\n")
+    _put(folder / f"{name}.html", html(found).encode())
     for view, figure in figures(found).items():
         _put(folder / f"{name}-{view}.png", _png(figure))
 
@@ -64,28 +66,81 @@ def write_docs(source: Path, docs: Path) -> list[str]:
 
 def section(found: dict[str, Any], pictures: str) -> list[str]:
     """A paper's views in Markdown."""
-    command = f"coterie reproduce {found['paper']}{' --quick' * found['quick']}"
-    how = f"`{command}`, {found['cells']} runs, code {found['code']}."
-    lines = [f"## {found['title']}", "", how, "", *(f"* {note}" for note in found["notes"]), ""]
+    lines = [f"## {found['title']}", "", _how(found), "", *(f"* {note}" for note in found["notes"]), ""]
+    for title, judged in _judged(found).items():
+        lines += [f"### {title}", "", *markdown(judged), ""]
     shown: list[str] = []
-    for view in found["views"]:
-        if not view["points"]:
-            continue
-        points, picture = _points(view), _picture(view)
-        cost = privacy(points, picture)
-        lines += [f"### {view['title']}", "", f"{view['data']}. {_seeds(points)} {view['said']}".strip(), ""]
-        lines += [*values(points, picture), ""]
-        if cost != shown:  # figures of one sweep share their costs
-            lines += [*cost, ""]
-        shown = cost
-        lines += [f"![{view['title']}]({pictures}{view['name']}.png)", ""]
+    for one in _shown(found):
+        cost = markdown(one.costs)
+        lines += [f"### {one.picture.title}", "", one.told, ""]
+        if not one.picture.dots:
+            lines += [*markdown(one.values), ""]
+            if cost != shown:  # figures of one sweep share their costs
+                lines += [*cost, ""]
+            shown = cost
+        lines += [f"![{one.picture.title}]({pictures}{one.name}.png)", ""]
     return lines
+
+
+def html(found: dict[str, Any]) -> str:
+    """The same as one page that needs nothing beside it."""
+    facts = {
+        "command": f"coterie reproduce {found['paper']}{' --quick' * found['quick']}",
+        "runs": f"{found['cells']:,}",
+        "code": f"SHA-256 {found['code']}… of the source that results depend on",
+        "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+    }
+    facts |= {f"SHA-256 of {file}": digest for file, digest in found["data"].items()}
+    return page(found["title"], _lead(found), found["notes"], _judged(found), _shown(found), facts)
+
+
+def _how(found: dict[str, Any]) -> str:
+    command = f"coterie reproduce {found['paper']}{' --quick' * found['quick']}"
+    return f"`{command}`, {found['cells']} runs, code {found['code']}."
+
+
+def _lead(found: dict[str, Any]) -> str:
+    """The result in a sentence."""
+    verdicts = [one["verdict"] for one in found["orderings"]]
+    counts = {word: verdicts.count(word) for word in ("holds", "does not hold", "undecided")}
+    told = f"{found['cells']:,} runs, the paper's settings beside certified ones."
+    if not verdicts:
+        return told
+    return told + (
+        f" Of {len(verdicts)} comparisons that the paper orders, {counts['holds']} come out as published, "
+        f"{counts['does not hold']} the other way round, and {counts['undecided']} within two standard errors."
+    )
+
+
+def _judged(found: dict[str, Any]) -> dict[str, Any]:
+    """Orderings and fits as tables, where there are any."""
+    forms = {name: measure.form for name, measure in MEASURES.items()}
+    tables = {}
+    if found["orderings"]:
+        tables["Published orderings, in our runs"] = orderings(found["orderings"], forms)
+    if found["fits"]:
+        tables["Cost of privacy: (c̄₁/n) √Σ ε⁻² + (c̄₂/n²) Σ ε⁻²"] = fits(found["fits"])
+    return tables
+
+
+def _shown(found: dict[str, Any]) -> list[Shown]:
+    return [
+        Shown(
+            name=view["name"],
+            told=f"{view['data']}. {_seeds(points)} {view['said']}".strip(),
+            points=points,
+            picture=(picture := _picture(view)),
+            values=values(points, picture),
+            costs=privacy(points, picture),
+        )
+        for view in found["views"]
+        if (points := _points(view))
+    ]
 
 
 def figures(found: dict[str, Any]) -> dict[str, Figure]:
     """A picture of each view that has runs."""
-    shown = [view for view in found["views"] if view["points"]]
-    return {view["name"]: draw(_points(view), _picture(view)) for view in shown}
+    return {one.name: draw(one.points, one.picture) for one in _shown(found)}
 
 
 def _seeds(points: list[Point]) -> str:
@@ -96,7 +151,8 @@ def _seeds(points: list[Point]) -> str:
 
 def _picture(view: dict[str, Any]) -> Picture:
     measure = MEASURES[view["measure"]]
-    return Picture(view["title"], view["data"], view["x"], measure.label, view["log"], measure.form)
+    dots = view["measure"] == "clock"
+    return Picture(view["title"], view["data"], view["x"], measure.label, view["log"], measure.form, dots)
 
 
 def _points(view: dict[str, Any]) -> list[Point]:

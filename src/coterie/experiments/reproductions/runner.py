@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from coterie.experiments.reproductions.cache import Cache
 from coterie.experiments.reproductions.cases import case
 from coterie.experiments.reproductions.measure import measure, plain
 from coterie.experiments.reproductions.measures import MEASURES
-from coterie.experiments.reproductions.spec import Cell, Entry, Paper, View
+from coterie.experiments.reproductions.orderings import judge
+from coterie.experiments.reproductions.spec import Cell, Entry, Fit, Paper, View
+from coterie.planning.cost import Past, relative_errors
+from coterie.planning.cost import fit as cost_of_privacy
 from coterie.problems import datasets
 
 Tell = Callable[[str, int, int], None]  # (what, done, of)
@@ -40,7 +44,8 @@ def reproduce(
     """
     entries = paper.entries(quick)
     cells = {caches.key(entry.cell): entry.cell for entry in entries}
-    for name in sorted({cell.data.name for cell in cells.values()}):
+    names = sorted({cell.data.name for cell in cells.values()})
+    for name in names:
         datasets.check(name, data_dir)  # before any work: a missing file is named at once
     cache = Cache(folder)
     results = {key: cache.get(cell) for key, cell in cells.items()}
@@ -52,6 +57,10 @@ def reproduce(
         cache.put(cell, result)
         results[caches.key(cell)] = result
         told(paper.name, done, len(cells))
+    views = [
+        _view(name, view, [entry for entry in entries if entry.view == name], results)
+        for name, view in paper.views.items()
+    ]
     found = {
         "paper": paper.name,
         "title": paper.title,
@@ -59,10 +68,11 @@ def reproduce(
         "cells": len(cells),
         "code": caches.code_version()[:12],
         "notes": list(paper.notes),
-        "views": [
-            _view(name, view, [entry for entry in entries if entry.view == name], results)
-            for name, view in paper.views.items()
-        ],
+        "versions": {name: version(name) for name in ("coterie", "jax", "numpy")},
+        "data": {file.path: file.sha256 for name in names for file in datasets.DATASETS[name].files},
+        "views": views,
+        "orderings": _orderings(paper, {view["name"]: view for view in views}),
+        "fits": _fits(paper.fits, {view["name"]: view for view in views}),
     }
     return Reproduction(found=found, kept=kept, damaged=tuple(cache.damaged))
 
@@ -72,6 +82,45 @@ def _run(cells: list[Cell], data_dir: Path | None) -> Iterable[tuple[Cell, dict[
     cells = sorted(cells, key=lambda one: (one.data.owners, repr((one.data, one.protocol, one.calibration))))
     for (data, _, _), group in groupby(cells, key=lambda cell: (cell.data, cell.protocol, cell.calibration)):
         yield from measure(list(group), case(data, data_dir))
+
+
+def _orderings(paper: Paper, views: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those that the runs at hand say something about."""
+    judged = [(one, judge(one, views[one.view])) for one in paper.orderings]
+    return [
+        {
+            "words": one.words,
+            "view": views[one.view]["title"],
+            "measure": views[one.view]["measure"],
+            **finding,
+        }
+        for one, findings in judged
+        for finding in findings
+    ]
+
+
+def _fits(fits: tuple[Fit, ...], views: dict[str, Any]) -> list[dict[str, Any]]:
+    """The two constants, and how far the fitted bound is from what it was fitted on; where noise costs something."""
+    found = []
+    for fit in fits:
+        points = views[fit.over]["points"]
+        silent = [number(point["mean"]) for point in points if point["series"] == fit.silent]
+        noisy = [
+            (point, number(point["mean"]) - silent[0]) for point in points if point["series"] == fit.series
+        ]
+        runs = [Past(point["records"], (point["x"],) * fit.owners, cost) for point, cost in noisy if cost > 0]
+        if len(runs) < 2:
+            continue
+        cost = cost_of_privacy(runs, published=False)
+        error = float(np.median(relative_errors(cost, runs)))
+        constants = {
+            "first": cost.first,
+            "second": cost.second,
+            "published": list(fit.published),
+            "error": error,
+        }
+        found.append({"words": fit.words, "series": fit.series, "view": views[fit.over]["title"]} | constants)
+    return found
 
 
 def _view(name: str, view: View, entries: list[Entry], results: dict[str, Any]) -> dict[str, Any]:
@@ -102,13 +151,15 @@ def _point(view: View, series: str, x: float, results: list[dict[str, Any]]) -> 
         "mean": plain(curves[:, -1].mean()),
         "spread": plain(curves[:, -1].std()),
         "seeds": len(results),
+        "values": [plain(value) for value in curves[:, -1]],
         "records": results[0]["records"],
         "claimed": max(claims) if claims else None,
         "certified": plain(max(float(one["certified"]) for one in results)),
         "published": view.published.get((series, x)),
     }
     if view.x == "iteration":
-        point["step"] = results[0]["step"]
+        ticks = list(range(1, curves.shape[1] + 1))
+        point["step"] = ticks if view.measure == "clock" else results[0]["step"]
         point["curve"] = [plain(value) for value in curves.mean(0)]
         point["low"], point["high"] = (
             [plain(value) for value in edge] for edge in (curves.min(0), curves.max(0))

@@ -50,6 +50,7 @@ class Cell:
     topology: str = "complete"
     gossip: int | None = None  # None: as many steps as bring disagreement down to a tenth
     looks: int = 1  # how often the metric is taken, at least
+    clocks: bool = False  # also who came when: public
     objective: bool = False  # also the training objective, its slope and its optimum: oracles
 
 
@@ -60,6 +61,20 @@ class Entry(NamedTuple):
     series: str
     x: float
     cell: Cell
+
+
+class Fit(NamedTuple):
+    """The published bound (c̄₁/n) √Σ ε⁻² + (c̄₂/n²) Σ ε⁻², fitted on a series' cost over the same run without noise.
+
+    `over`: a view over ε with N owners; `published`: the paper's two constants.
+    """
+
+    words: str
+    over: str
+    series: str
+    silent: str
+    owners: int
+    published: tuple[float, float]
 
 
 class View(NamedTuple):
@@ -74,6 +89,19 @@ class View(NamedTuple):
     said: str = ""  # what was published in words or pictures only
 
 
+class Ordering(NamedTuple):
+    """What was published to be better than what: `above` than `below` at every x of a view.
+
+    `grows`: how far it is better grows from the first x to the last; without `below`, `above` itself gets better.
+    """
+
+    words: str
+    view: str
+    above: str
+    below: str = ""
+    grows: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Paper:
     """A paper's spec."""
@@ -83,3 +111,5 @@ class Paper:
     views: Mapping[str, View]
     entries: Callable[[bool], list[Entry]]  # (quick)
     notes: tuple[str, ...]  # departures, substitutes, what is left out
+    orderings: tuple[Ordering, ...] = ()
+    fits: tuple[Fit, ...] = ()

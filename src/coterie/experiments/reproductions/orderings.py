@@ -1,0 +1,63 @@
+"""Published orderings, judged on our runs: differences paired over seeds, with their spread."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from coterie.experiments.reproductions.measures import MEASURES
+from coterie.experiments.reproductions.spec import Ordering
+
+SURE = 2.0  # a mean difference decides where it exceeds this many standard errors
+
+
+def judge(ordering: Ordering, view: dict[str, Any]) -> list[dict[str, Any]]:
+    """At each x that both series have, or once from the first x to the last, how far the ordering holds.
+
+    A difference is positive where the ordering holds, whichever way the measure's better side is.
+    """
+    above, below = (_values(view, series) for series in (ordering.above, ordering.below))
+    if ordering.below and not ordering.grows:
+        return [
+            _finding(f"{view['x']} = {x:g}", _apart(above[x], below[x], view)) for x in above if x in below
+        ]
+    places = [x for x in above if not ordering.below or x in below]
+    if len(places) < 2:
+        return []
+    ends = [
+        _apart(above[x], below[x] if ordering.below else np.zeros(1), view) for x in (places[0], places[-1])
+    ]
+    return [_finding(f"{view['x']} from {places[0]:g} to {places[-1]:g}", ends[1] - ends[0])]
+
+
+def _values(view: dict[str, Any], series: str) -> dict[float, np.ndarray]:
+    own = [point for point in view["points"] if point["series"] == series]
+    return {point["x"]: np.array([float(value) for value in point["values"]]) for point in own}
+
+
+def _apart(above: np.ndarray, below: np.ndarray, view: dict[str, Any]) -> np.ndarray:
+    """Paired over seeds; a run without noise is the same for all of them."""
+    sign = 1.0 if MEASURES[view["measure"]].higher else -1.0
+    return sign * (above - below)
+
+
+def _finding(where: str, apart: np.ndarray) -> dict[str, Any]:
+    """One seed has no spread and decides nothing."""
+    mean, seeds = float(apart.mean()), len(apart)
+    error = float(apart.std(ddof=1)) / math.sqrt(seeds) if seeds > 1 else math.nan
+    verdict = "undecided"
+    if math.isfinite(mean) and abs(mean) > SURE * error:
+        verdict = "holds" if mean > 0 else "does not hold"
+    return {
+        "where": where,
+        "mean": _or_none(mean),
+        "error": _or_none(error),
+        "seeds": seeds,
+        "verdict": verdict,
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
