@@ -1,11 +1,12 @@
-"""One process of a group that runs every protocol with the engine over devices; the first writes what came out.
+"""One process of a group that runs protocols with the engine over devices; the first one writes what came out.
 
-python spmd_group.py OUT.npz PROCESS PROCESSES PORT
+python spmd_group.py OUT.npz PROCESS PROCESSES PORT ROW …
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,40 +14,48 @@ import numpy as np
 import worlds
 
 from coterie import topologies
+from coterie.engines.processes import Place, join
+from coterie.engines.spmd import spmd
 from coterie.program import Program, Shards, Trace
 from coterie.protocols import build
 
-SIZES, DIM, EVERY = (9, 12, 7, 10, 8, 11, 6, 13), 5, 3
+SIZES, DIM = (9, 12, 7, 10, 8, 11, 6, 13), 32
 
 
 class Row(NamedTuple):
-    """A case: small settings, the topology, gossip steps, how many owners, and whether it must agree to the bit."""
+    """How a case joins: small settings, a topology, and whether it agrees to the bit (circulant graphs do)."""
 
     protocol: str
     settings: dict
     topology: str = "ring"
+    exact: bool = False
     gossip: int = 1
-    owners: int = 8
-    exact: bool = True
+    owners: int = len(SIZES)
+    every: int | None = None
 
 
-ROWS = {
-    "async_learner": Row("async_learner", {"ticks": 12}, exact=False),
-    "average_erm": Row("average_erm", {}, exact=False),
-    "central_erm": Row("central_erm", {}, exact=False),
-    "deep_q": Row("deep_q", {"policy": "q"}, exact=False),
-    "dual_averaging": Row("dual_averaging", {"rounds": 7}),
-    "push_sum": Row("push_sum", {"rounds": 7}, "exponential"),
-    "random_walk": Row("random_walk", {"passes": 2}, exact=False),
-    "weighted_erm": Row("weighted_erm", {}, exact=False),
-    "wor_sgd": Row("wor_sgd", {}, exact=False),
-    # beside the protocols themselves: owners that do not divide, gossip, schedules, stars and complete graphs
-    "five owners on a ring": Row("dual_averaging", {"rounds": 7}, owners=5),
-    "gossip": Row("dual_averaging", {"rounds": 7}, "ring", gossip=4),
-    "schedule": Row("push_sum", {"rounds": 7}, "one_peer_exponential", gossip=2),
-    "star": Row("dual_averaging", {"rounds": 7}, "star", exact=False),
-    "complete": Row("dual_averaging", {"rounds": 7}, "complete", owners=5, exact=False),
+PROTOCOLS = {
+    "async_learner": Row("async_learner", {"ticks": 12}),
+    "average_erm": Row("average_erm", {}),
+    "central_erm": Row("central_erm", {}),
+    "deep_q": Row("deep_q", {"policy": "coin"}),
+    "dual_averaging": Row("dual_averaging", {"rounds": 6}, exact=True, every=3),
+    "push_sum": Row("push_sum", {"rounds": 6, "policy": "clipped"}, "exponential", exact=True),
+    "random_walk": Row("random_walk", {"passes": 2}),
+    "weighted_erm": Row("weighted_erm", {}),
+    "wor_sgd": Row("wor_sgd", {}),
 }
+# Beside the protocols: owners that do not divide, several gossip steps, schedules, links and sums over everyone.
+LAYOUTS = {
+    "five owners": Row("dual_averaging", {"rounds": 6}, exact=True, owners=5),
+    "chebyshev": Row("dual_averaging", {"rounds": 6}, exact=True, gossip=4),
+    "schedule": Row(
+        "push_sum", {"rounds": 6, "policy": "clipped"}, "one_peer_exponential", exact=True, gossip=2
+    ),
+    "star": Row("dual_averaging", {"rounds": 6}, "star"),
+    "complete": Row("dual_averaging", {"rounds": 6}, "complete", owners=5),
+}
+ROWS = PROTOCOLS | LAYOUTS
 
 
 def case(row: Row) -> tuple[Program, Shards, topologies.Mixer]:
@@ -60,24 +69,23 @@ def case(row: Row) -> tuple[Program, Shards, topologies.Mixer]:
     return program, worlds.shards(sizes, DIM), mixer
 
 
-def play(engine, row: Row) -> Trace:
-    """A run with a transcript, looked at along the way."""
-    program, records, mixer = case(row)
-    return engine(program, records, mixer, seed=3, every=EVERY, probe=lambda models: models, transcript=True)
+def play(engine: Callable[..., Trace], row: Row) -> Trace:
+    """A run with its transcript, looked at along the way."""
+    return engine(*case(row), seed=3, every=row.every, probe=lambda models: models, transcript=True)
 
 
-def main(out: str, process: int, processes: int, port: int) -> None:
-    from coterie.engines.spmd import spmd
-
+def main(out: str, process: int, processes: int, port: int, names: list[str]) -> None:
+    """Join, run, write."""
     if processes > 1:
-        jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
-    found = {}
-    for name, row in ROWS.items():
-        for at, leaf in enumerate(jax.tree.leaves(play(spmd, row))):
-            found[f"{name}.{at}"] = np.asarray(leaf)
+        join(Place(f"127.0.0.1:{port}", process, processes, 120.0))
+    found = {
+        f"{name}.{at}": np.asarray(leaf)
+        for name in names
+        for at, leaf in enumerate(jax.tree.leaves(play(spmd, ROWS[name])))
+    }
     if process == 0:
         np.savez(out, allow_pickle=False, **found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5:])

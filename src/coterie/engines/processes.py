@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -133,7 +134,7 @@ def _check_free(coordinator: str, port: int) -> None:
         socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
     except OSError as error:
         raise ProcessError(
-            f"coordinator={coordinator!r}: port {port} cannot be opened here ({error.strerror}). Choose another port."
+            f"coordinator={coordinator!r}: port {port} cannot be opened here ({os.strerror(error.errno or 0)}). Choose another port."
         ) from error
 
 
