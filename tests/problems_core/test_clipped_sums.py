@@ -1,5 +1,7 @@
 """Closed forms against one gradient a record; the objective; models."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -118,3 +120,31 @@ def test_models_start_as_documented() -> None:
     ).shape == (5, 2)
     with pytest.raises(InputError, match="activation='sign'"):
         two_layer(4, 3, 2, "sign")
+
+
+@pytest.mark.parametrize("microbatch", [1, 3, 7, 10, None])
+def test_parts_of_a_closed_form_are_the_whole(microbatch: int | None) -> None:
+    """Ten records in parts that do and do not divide them; the last part overlaps, and counts nothing twice."""
+    problem = Problem(two_layer(4, 3, 2), softmax(2), none(), microbatch)
+    params = problem.model.init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((10, 4)).astype(np.float32), rng.integers(0, 2, 10).astype(np.int32)
+    rows = Batch(jnp.asarray(x), jnp.asarray(y), jnp.asarray([1.0] * 8 + [0.0] * 2))
+    found = jax.jit(lambda p: clipped(problem, p, rows, 0.3))(params)
+    expected = jax.jit(lambda p: clipped(problem._replace(microbatch=10), p, rows, 0.3))(params)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), found, expected)
+
+
+def test_memory_is_bounded_by_the_parts() -> None:
+    """What a compiled closed form holds beside its arguments follows the setting, not the batch."""
+    rows = 20_000
+    like = jax.ShapeDtypeStruct
+    batch = Batch(like((rows, 50), jnp.float32), like((rows,), jnp.int32), like((rows,), jnp.float32))
+
+    def held(microbatch: int) -> int:
+        problem = Problem(two_layer(50, 64, 10), softmax(10), none(), microbatch)
+        params = jax.eval_shape(problem.model.init, jax.random.key(0))
+        lowered = jax.jit(lambda p, b: clipped_sum(problem, p, b, 1.0)).lower(params, batch)
+        return lowered.compile().memory_analysis().temp_size_in_bytes
+
+    assert held(100) < 1e6 < 5e6 < held(rows)

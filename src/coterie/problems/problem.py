@@ -9,11 +9,23 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.clipping import Clipped, Order, clip_outer, clip_per_record, clip_whole
+from coterie.mechanisms.clipping import (
+    Clipped,
+    Order,
+    clip_outer,
+    clip_per_record,
+    clip_whole,
+    finite,
+    in_parts,
+)
 from coterie.problems.losses import Loss
 from coterie.problems.models import Model
 from coterie.problems.penalties import Penalty
 from coterie.program import Batch
+
+_CACHED = 1 << 17  # numbers of a part: those of ten owners at work side by side stay near the cores
+_LEAST = 64  # records of a part: fewer make matrix products slow
+_GRADIENTS = 64  # records whose gradients are formed at once
 
 
 class Problem(NamedTuple):
@@ -22,6 +34,7 @@ class Problem(NamedTuple):
     model: Model
     loss: Loss
     penalty: Penalty
+    microbatch: int | None = None  # records of an owner worked on at once: memory and speed, not the result
 
 
 def clipped(
@@ -30,25 +43,33 @@ def clipped(
     batch: Batch,
     clip_norm: Array | float,
     order: Order = 2,
-    microbatch: int = 64,
+    microbatch: int | None = None,
 ) -> Clipped:
     """Σ over the batch of mask · clip(gradient of the record's loss), and all records' norms.
 
     The penalty has no part in it. Linear and two-layer models take the closed form (one matrix product a
-    layer); others form `microbatch` gradients at a time.
+    layer); others form each record's gradient. Either way `microbatch` records at a time: as given, else the
+    problem's, else as many as stay in cache (closed form) or 64.
 
     Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
     (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
     The norms are not protected in any way: what is made of them must be charged.
     """
+    size = microbatch or problem.microbatch
     if problem.model.factors is not None:
-        factors = problem.model.factors(params, batch.x, lambda scores: problem.loss.slope(scores, batch.y))
-        return clip_outer(factors, batch.mask, clip_norm, order)
+        layers = problem.model.factors
+
+        def clip(part: Batch) -> Clipped:
+            x = finite(part.x)
+            factors = layers(params, x, lambda scores: problem.loss.slope(scores, part.y))
+            return clip_outer(factors, part.mask, clip_norm, order, x)
+
+        return in_parts(clip, batch, size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:])))
 
     def record_loss(params: PyTree, x: Array, y: Array) -> Array:
         return problem.loss.value(problem.model.scores(params, x[None]), y[None])[0]
 
-    return clip_per_record(jax.grad(record_loss), params, batch, clip_norm, microbatch, order)
+    return clip_per_record(jax.grad(record_loss), params, batch, clip_norm, size or _GRADIENTS, order)
 
 
 def clipped_sum(
@@ -57,7 +78,7 @@ def clipped_sum(
     batch: Batch,
     clip_norm: Array | float,
     order: Order = 2,
-    microbatch: int = 64,
+    microbatch: int | None = None,
 ) -> PyTree:
     """The sum of `clipped` alone, with its guarantee."""
     return clipped(problem, params, batch, clip_norm, order, microbatch).total
