@@ -90,7 +90,7 @@ class Trial:
         if number == signal.SIGKILL:
             process.join()
 
-    def finish(self, seconds: float = 120.0) -> None:
+    def finish(self, seconds: float = 400.0) -> None:
         """Wait for all; every party must end well."""
         deadline = time.monotonic() + seconds
         for name, process in self.processes.items():

@@ -1,0 +1,234 @@
+"""Real owners on this machine: rounds a second, bytes against the least, memory, and where a round's time goes.
+
+Every owner is a process of its own over mutual TLS, with its ledger on the disk. Rates are read off the nodes' own
+status files between a tenth and the end of the run, so that start-up, compilation and handshakes are not in them.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.accounting.ledger import Ledger, data_hash
+from coterie.engines.federate import randomness, wire
+from coterie.engines.federate.journal import Journal
+from coterie.engines.federate.release import Outlet
+from coterie.engines.federate.side import Records, RoundsSide
+from coterie.engines.simulate import simulate
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.federation import local, network, party
+from coterie.experiments.federation.agreement import Agreement
+from coterie.experiments.federation.collaboration import Collaboration
+from coterie.problems.datasets.schema import Schema
+from coterie.program import Shards
+from coterie.topologies import mixer
+
+ROWS = 40  # records of an owner: the network is measured here, not the gradient
+
+
+class Case(NamedTuple):
+    """A network and how its noise is made."""
+
+    name: str
+    owners: int
+    columns: int
+    classes: int
+    rounds: int
+    generator: randomness.Generator
+
+
+CASES = (
+    Case("20 owners, ring, d = 200, exact noise", 20, 199, 2, 120, "exact"),
+    Case("20 owners, ring, d = 200, stream noise", 20, 199, 2, 400, "stream"),
+    Case("32 owners, ring, d = 10,000, stream noise", 32, 99, 100, 100, "stream"),
+)
+
+
+def table() -> list[str]:
+    """The section of RESULTS.md."""
+    lines = [
+        "## Real owners: one process each, mutual TLS, ledgers on the disk",
+        "",
+        "Dual averaging, one gossip step a round. Least bytes: the model's numbers to each neighbour. "
+        "Bytes are frames as handed to the transport; TLS adds about 30 bytes to each.",
+        "",
+        "| network | parameters | rounds a second | owner-rounds a second | bytes sent / least | memory of a node |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            lines.append(_measured(case, Path(folder)))
+    return [*lines, "", *_parts()]
+
+
+def _measured(case: Case, folder: Path) -> str:
+    planned = _found(case, folder)
+    with local.started(folder / "net", folder) as running:
+        rate, memory = _watched(running, case)
+    outcome = running.outcome()
+    assert outcome["finished"], local.words(outcome)
+    sent = np.mean([one["result"]["traffic"]["bytes out"] for one in outcome["parties"]])
+    least = 2 * 4 * planned.task.dimension * case.rounds
+    return (
+        f"| {case.name} | {planned.task.dimension:,} | {rate:.1f} | {rate * case.owners:.0f} "
+        f"| {sent / least:.3f} | {memory / 2**20:.0f} MiB |"
+    )
+
+
+def _found(case: Case, folder: Path) -> Collaboration:
+    rng = np.random.default_rng(0)
+    names = [f"owner-{at:02}" for at in range(case.owners)]
+    classes = tuple(str(one) for one in range(case.classes))
+    for name in names:
+        x = rng.uniform(-1, 1, (ROWS, case.columns)).astype(np.float32)
+        np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, case.classes, ROWS))
+    agreement = Agreement(
+        name="bench",
+        experiment=Experiment(gossip_steps=1, settings={"rounds": case.rounds}, delta=1e-5),
+        schema=Schema(
+            target="y", columns={f"x{at}": (-1.0, 1.0) for at in range(case.columns)}, classes=classes
+        ),
+        sizes=dict.fromkeys(names, ROWS),
+    )
+    planned = network.found(folder / "net", agreement, _addresses(names), None)
+    for name in names:
+        own = folder / "net" / "parties" / name / party.NAME
+        own.write_text(own.read_text().replace('"exact"', f'"{case.generator}"'))
+    return planned
+
+
+def _addresses(names: list[str]) -> dict[str, str]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in names]
+    found = {name: f"127.0.0.1:{one.getsockname()[1]}" for name, one in zip(names, held)}
+    for one in held:
+        one.close()
+    return found
+
+
+def _watched(running: local.Network, case: Case) -> tuple[float, float]:
+    """Rounds a second of the slowest, and a node's largest resident memory, in bytes."""
+    seen: list[tuple[float, int]] = []
+    memory = 0.0
+    while running.running():
+        snapshots = local.status(running.folder)
+        step = min(one.get("step", 0) for one in snapshots)
+        seen.append((time.monotonic(), step))
+        memory = max([memory, *(_resident(process.pid) for process in running.processes.values())])
+        time.sleep(0.1)
+        if step == case.rounds and all(one.get("state") in ("lingering", "finished") for one in snapshots):
+            continue
+    began = next(moment for moment, step in seen if step >= case.rounds // 10)
+    first = next(step for _, step in seen if step >= case.rounds // 10)
+    ended = next(moment for moment, step in seen if step == case.rounds)
+    return (case.rounds - first) / (ended - began), memory
+
+
+def _resident(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = [line for line in text.splitlines() if line.startswith("VmRSS")]
+    return 1024.0 * int(found[0].split()[1]) if found else 0.0
+
+
+def _parts() -> list[str]:
+    """What one owner's round is made of, alone on the machine, against a round of `simulate`."""
+    lines = [
+        "Where an owner's round goes, measured one part at a time in one process (µs):",
+        "",
+        "| d | noise, exact | noise, stream | emit and absorb | charge on the disk | journal | frame there and back "
+        "| simulate, an owner-round |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for case in (CASES[1], CASES[2]):
+        with tempfile.TemporaryDirectory() as folder:
+            lines.append(_taken_apart(case, Path(folder)))
+    return lines
+
+
+def _taken_apart(case: Case, folder: Path) -> str:
+    planned = _found(case._replace(owners=4, rounds=50), folder)
+    program, plan = planned.program, planned.program.plan
+    rows = planned.agreement.schema.read(folder / "owner-00.npz")
+    records = Records(planned.features.apply(rows.x), rows.y)
+    exact, stream = (randomness.source(kind, plan, 0) for kind in randomness.GENERATORS)
+    side = RoundsSide(program, 0, records, stream)
+    state = side.start()
+    message, _ = side.emit(state, 1, 0)
+    body = wire.pack(message)
+    drawing = _micros(lambda at: stream.noise(at))
+
+    def round_(at: int) -> None:
+        own, _ = side.emit(state, 1, 0)
+        side.absorb(state.public, own, own, 1)
+
+    with (
+        Ledger.open(folder / "ledger", data_hash=data_hash(rows.x), epsilon=1.0, delta=1e-5) as ledger,
+        Journal.open(folder / "journal") as journal,
+    ):
+        outlet = Outlet(ledger, "bench", plan, 0, 50)
+        charging = _micros(lambda at: outlet.release(at + 1, at, body), 50)
+        noting = _micros(lambda at: journal.put({"public": body, f"x/{at}": body}), 50)
+    frame = wire.encode(wire.Message(wire.Kind.VALUE, 1, 0, body), planned.agreement.digest)
+    framing = _micros(
+        lambda at: wire.unpack(
+            wire.decode(
+                wire.encode(wire.Message(wire.Kind.VALUE, at, 0, body), planned.agreement.digest),
+                planned.agreement.digest,
+                2 * len(frame),
+            ).body,
+            side.layout,
+        )
+    )
+    cells = (
+        _micros(lambda at: exact.noise(at), 5),
+        drawing,
+        _micros(round_) - drawing,
+        charging,
+        noting,
+        framing,
+    )
+    return (
+        f"| {planned.task.dimension:,} | "
+        + " | ".join(f"{cell:,.0f}" for cell in (*cells, _simulated(planned, records)))
+        + " |"
+    )
+
+
+def _simulated(planned: Collaboration, records: Records) -> float:
+    """Microseconds of one owner's round when all owners run in one process."""
+    import jax.numpy as jnp
+
+    owners = len(planned.task.sizes)
+    everyone = Shards(
+        jnp.asarray(np.stack([records.x] * owners)),
+        jnp.asarray(np.stack([records.y] * owners)),
+        jnp.full(owners, len(records.y), jnp.int32),
+    )
+    mix = mixer(planned.task.topology)
+    best = np.inf
+    for seed in range(4):
+        began = time.perf_counter()
+        simulate(planned.program, everyone, mix, seed=seed)
+        best = min(best, time.perf_counter() - began)
+    return 1e6 * best / (owners * int(planned.program.schedule))
+
+
+def _micros(work, times: int = 30) -> float:
+    """Microseconds of one call: the median, after a first one that may compile."""
+    taken = []
+    for at in range(times):
+        began = time.perf_counter()
+        work(at)
+        taken.append(time.perf_counter() - began)
+    return 1e6 * float(np.median(taken[1:]))
+
+
+if __name__ == "__main__":
+    print("\n".join(table()))
