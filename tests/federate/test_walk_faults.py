@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from visit_world import PATIENCE, RUN, World, close, dies_at, trips
 
+from coterie.engines.federate.machine import Status
 from coterie.engines.federate.memory import Link
 
 WAIT = PATIENCE.wait
@@ -134,6 +135,24 @@ def test_a_majority_goes_on_and_a_minority_pauses_and_rejoins(tmp_path):
     applied = complete(world, world.walk())
     assert applied >= steps_of(world, *majority)
     assert applied < everything(world)
+
+
+def test_a_holder_that_hears_of_no_majority_says_nothing(tmp_path):
+    """It could pass over everybody and walk to the end alone."""
+    world = World(tmp_path, settings={"batch": 1})
+    first = world.names[world.schedule[0]]
+    network = world.walk()
+    network.cut(apart([first], set(world.names) - {first}), at=0.0)
+    with network:
+        network.run(20.0, lambda: False)
+        assert network.machines[first].status == Status(
+            0, world.last, (), network.machines[first].status.note
+        )
+        assert "1 of 4 owners are heard of, 3 are needed" in network.machines[first].status.note
+        assert all(network.machines[name].done for name in set(world.names) - {first})
+    with world.ledger(first) as ledger:
+        assert not ledger.rounds(RUN)
+    assert complete(world, world.walk()) == everything(world) - steps_of(world, first)
 
 
 def test_healed_while_the_majority_walks_both_sides_finish_together(tmp_path):

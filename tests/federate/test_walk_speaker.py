@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from visit_world import RUN, World
 
 from coterie.engines.federate import wire
 from coterie.engines.federate.journal import Journal
-from coterie.engines.federate.visit import Speaker
+from coterie.engines.federate.release import Outlet
+from coterie.engines.federate.visit import Speaker, Steps
 from coterie.errors import BudgetError
 
 BASIS = bytes(32)
@@ -118,3 +122,23 @@ def test_what_a_release_was_computed_from_is_known_after_a_restart(tmp_path):
         assert not speaker.based_on(7, bytes(31) + b"1")
         assert not speaker.based_on(6, BASIS)
         assert (speaker.last, speaker.turns, speaker.said(7)) == (7, 1, desk.till.charged[7])
+
+
+def test_a_message_is_settled_on_the_register_it_was_computed_from_and_on_no_other(tmp_path):
+    world = World(tmp_path, settings={"batch": 2})
+    owner = world.schedule[0]
+    plan, side = world.program.plan, world.side(owner)
+    start = wire.pack(world.register.open())
+    other = wire.pack(jax.tree.map(lambda leaf: leaf + np.float32(1.0), world.register.open()))
+    with world.ledger(world.names[owner]) as ledger, Journal.open(tmp_path / "journal") as journal:
+        outlet = Outlet(ledger, RUN, plan, owner, plan.releases[owner])
+        speaker = Speaker(side, outlet, journal)
+        steps = Steps(side, world.register, speaker, world.schedule, owner, plan.releases[owner])
+        settled = steps.after(start, sha256(start).digest(), 1)
+        assert settled != start
+        assert steps.after(other, sha256(other).digest(), 1) == other  # charged, and unused there
+        assert steps.after(start, sha256(start).digest(), 1) == settled  # the same message again
+        assert outlet.turns() == 1
+        spent = Steps(side, world.register, speaker, world.schedule, owner, 1)
+        assert spent.after(settled, sha256(settled).digest(), world.schedule.index(owner, 1) + 1) == settled
+        assert outlet.turns() == 1

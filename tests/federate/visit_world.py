@@ -17,6 +17,7 @@ import worlds
 
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.federate import wire
+from coterie.engines.federate.held import Role
 from coterie.engines.federate.journal import Journal
 from coterie.engines.federate.learner import Learner, Visitor
 from coterie.engines.federate.machine import Machine, Patience, Status
@@ -218,11 +219,15 @@ class World:
         ledgers = self.check_ledgers()
         bodies: dict[tuple[int, int], set[bytes]] = defaultdict(set)
         bodies[0, 0] = {wire.pack(self.register.open())}
+        promised = [0] * len(self.names)
         for write in self.writes:
             bodies[write.epoch, write.step].add(write.body)
-        assert all(
-            len(found) == 1 for found in bodies.values()
-        )  # all who hold step t of an epoch hold the same
+            assert write.promised >= promised[write.owner]
+            promised[write.owner] = write.promised
+            # Who promised a later epoch goes on in no earlier one.
+            assert write.epoch == write.promised or write.role in (Role.COPY, Role.FINAL)
+        # All who hold step t of an epoch hold the same.
+        assert all(len(found) == 1 for found in bodies.values())
         history = {rank: next(iter(found)) for rank, found in bodies.items()}
         applied: dict[tuple[int, int], set[int]] = {(0, 0): set()}
         for epoch, step in sorted(set(history) - {(0, 0)}):
