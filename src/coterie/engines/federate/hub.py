@@ -211,6 +211,9 @@ class Aggregator:
         """Whether all sums were made."""
         return self._step >= self._rounds
 
+    def model(self) -> None:
+        """None: it has sums, and owners make models of them."""
+
     @property
     def status(self) -> Status:
         """Where the aggregator stands."""
