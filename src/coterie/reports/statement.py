@@ -122,10 +122,14 @@ def _delta(facts: Facts) -> str:
     )
 
 
+# Engines that hold everyone's records and seed, and where.
+_ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
+
+
 def _noise(facts: Facts) -> str:
     if facts.noise == "none":
         return "none was added."
-    if facts.engine == "simulate":
+    if facts.engine in _ONE_DOMAIN:
         return (
             "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of "
             "ideal noise of the same scale; whoever has the seed can take this noise off."
@@ -148,11 +152,8 @@ def _test_rows(facts: Facts) -> str:
 
 
 def _trust(facts: Facts) -> str:
-    place = (
-        " That is for the protocol; this simulation holds all records in one process."
-        if facts.engine == "simulate"
-        else ""
-    )
+    holder = _ONE_DOMAIN.get(facts.engine)
+    place = f" That is for the protocol; this simulation holds all records in {holder}." if holder else ""
     if math.isinf(facts.epsilon):
         return f"everybody who sees what was released.{place}"
     if facts.own_noise:
