@@ -16,6 +16,7 @@ from coterie.reports.style import CLASSES
 
 Scale = Callable[[float], float]  # data's units to a part of the drawing
 
+_SCROLLS = "overflow-x:auto;margin-top:.9rem"
 _LABELS = 6  # numbers below a chart, on a phone too
 
 
@@ -88,10 +89,8 @@ def _table(table: Table, marks: Mapping[str, str] | None = None) -> Markup:
         )
         for name, *cells in table.rows
     ]
-    wide = f"min-width:{6 + 7 * (len(table.head) - 1)}rem"
-    return tag(
-        "div", tag("table", top, tag("tbody", *rows), style=wide), style="overflow-x:auto", tabindex="0"
-    )
+    wide = f"min-width:{6 + 7 * (len(table.head) - 1)}rem;overflow-wrap:normal"
+    return tag("div", tag("table", top, tag("tbody", *rows), style=wide), style=_SCROLLS, tabindex="0")
 
 
 def chart(points: list[Point], picture: Picture) -> Markup:
@@ -117,13 +116,19 @@ def chart(points: list[Point], picture: Picture) -> Markup:
         shapes += _series(line, colour, along, up, (even, picture.dots))
         shapes += [_cross(100 * along(x), 100 - 100 * up(y), colour) for x, y in told]
     labels = [y_label(up(tick), f"{tick:.4g}") for tick in ticks]
-    kept = places[:: max(1, math.ceil(len(places) / _LABELS))] if even else [places[0], places[-1]]
-    labels += [x_label(along(x), f"{x:g}") for x in kept]
+    kept = places[:: max(1, math.ceil(len(places) / _LABELS))] if even else _rounds(places[0], places[-1])
+    labels += [x_label(along(x), f"{x:,.7g}") for x in kept]
     labels.append(tag("span", picture.x, class_="axis"))
     drawing = plot("curve", "0 0 100 100", f"{picture.y}: {picture.title}", shapes, labels)
     names = zip(lines, [CLASSES[at % len(CLASSES)] for at in range(len(lines))])
     key = (tag("li", tag("i", style=f"background:{colour}"), tag("span", name)) for name, colour in names)
     return tag("figure", tag("figcaption", picture.y), drawing, tag("ul", *key, class_="key"))
+
+
+def _rounds(first: float, last: float) -> list[float]:
+    """The ends of a run, and the powers of ten that have room between them."""
+    powers = [10.0**power for power in range(math.ceil(math.log10(first)), math.ceil(math.log10(last)))]
+    return [first, *(one for one in powers if 2 * first < one < last / 2), last]
 
 
 def _lines(points: list[Point]) -> dict[str, Line]:

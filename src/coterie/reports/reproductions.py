@@ -131,10 +131,9 @@ def orderings(found: list[dict[str, Any]], forms: Mapping[str, str]) -> Table:
         form = forms[one["measure"]]
         mean = "not finite" if one["mean"] is None else f"{one['mean']:+{form}}"
         error = "" if one["error"] is None else f" ± {one['error']:{form}}"
-        rows.append(
-            [one["words"], one["view"], one["where"], f"{mean}{error}", str(one["seeds"]), one["verdict"]]
-        )
-    return Table(["published", "where", "at", "by (± standard error)", "seeds", "in our runs"], rows)
+        apart = f"{mean}{error}"
+        rows.append([one["words"], one["verdict"], apart, one["where"], one["view"], str(one["seeds"])])
+    return Table(["published", "in our runs", "by (± standard error)", "at", "where", "seeds"], rows)
 
 
 def fits(found: list[dict[str, Any]]) -> Table:

@@ -20,9 +20,7 @@ def judge(ordering: Ordering, view: dict[str, Any]) -> list[dict[str, Any]]:
     """
     above, below = (_values(view, series) for series in (ordering.above, ordering.below))
     if ordering.below and not ordering.grows:
-        return [
-            _finding(f"{view['x']} = {x:g}", _apart(above[x], below[x], view)) for x in above if x in below
-        ]
+        return [_finding(_place(view, x), _apart(above[x], below[x], view)) for x in above if x in below]
     places = [x for x in above if not ordering.below or x in below]
     if len(places) < 2:
         return []
@@ -30,6 +28,10 @@ def judge(ordering: Ordering, view: dict[str, Any]) -> list[dict[str, Any]]:
         _apart(above[x], below[x] if ordering.below else np.zeros(1), view) for x in (places[0], places[-1])
     ]
     return [_finding(f"{view['x']} from {places[0]:g} to {places[-1]:g}", ends[1] - ends[0])]
+
+
+def _place(view: dict[str, Any], x: float) -> str:
+    return "after the run" if view["x"] == "iteration" else f"{view['x']} = {x:g}"
 
 
 def _values(view: dict[str, Any], series: str) -> dict[float, np.ndarray]:
