@@ -300,7 +300,7 @@ def _condensed(static: Static, world: World) -> PyTree | None:
             part if axis is None else jax.tree.map(lambda leaf: leaf[here], part)
             for part, axis in zip(everyone, _OWNER_AXES)
         )
-    )
+    )._replace(owner=here)
     return jax.lax.optimization_barrier(_over_owners(condense, (0, 0))(_everything(world.shards), own))
 
 
