@@ -91,7 +91,7 @@ class Walker:
         """Begin, or resume, and ask the others where they are."""
         self._peers = Peers(len(self._names), self._me, self._schedule, self._patience, now)
         self._clock = self._moved = now
-        self._asking = True
+        self._asking = True  # everybody answers
         return self._beat(now) + self._advance(now)
 
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
@@ -139,8 +139,6 @@ class Walker:
     def model(self) -> PyTree:
         """The model that it stands for."""
         return self._register.model(wire.unpack(self.held.body, self._register.layout))
-
-    # ---- going on
 
     def _advance(self, now: float) -> list[Out]:
         """Go on from the register as far as that is mine to decide; then tell everybody, and hand it to the next."""
@@ -199,11 +197,10 @@ class Walker:
             return ack
         self._acceptable(peer, message, now)
         wire.unpack(message.body, self._register.layout)
-        last = message.step == self._last
-        role = Role.COPY if last else Role.MINE
+        role = Role.COPY if message.step == self._last else Role.MINE
         self._keep(step=message.step, epoch=message.sub, role=role, body=message.body)
         self._move(message.step, now)
-        return ack + (self._announce() if last else [])
+        return ack + (self._announce() if role == Role.COPY else [])
 
     def _acceptable(self, peer: int, message: Message, now: float) -> None:
         """Refused unless the register is of the epoch that I promised, comes from who can have it, and is for me."""
