@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
+PEERS := .venv-bench/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: run test install check papers bench lock clean data-folder
@@ -34,11 +35,18 @@ papers: data-folder install
 data-folder:
 	@test -d "$$COTERIE_DATA" || { echo "make papers: COTERIE_DATA='$$COTERIE_DATA' is not a folder. Set it to the folder that holds the data sets (see docs/data.md)." >&2; exit 2; }
 
-bench: install
+bench: install $(PEERS)
 	$(BIN)/python -m benchmarks
+
+# Libraries that are measured beside ours live apart: none of them is a dependency.
+$(PEERS):
+	@echo "Setting up .venv-bench with PyTorch and Opacus; this happens once and takes a few minutes." >&2
+	@test -x .venv-bench/bin/python || "$(PYTHON)" -m venv .venv-bench
+	@.venv-bench/bin/python -m pip --quiet --disable-pip-version-check install "torch==2.13.0" "opacus>=1.6,<1.7"
+	@touch $(PEERS)
 
 lock: install
 	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-emit-options --no-header --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-bench runs

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli._cache import keep_compiled
 from coterie.cli._common import exits, json_line
 from coterie.cli._progress import Tell, progress
 from coterie.cli._spread import Asked, Spread, check_unused, run_spread
@@ -99,6 +100,7 @@ def _run_here(asked: Asked, where: Spread, tell: Tell) -> str:
     check_unused(where, asked.experiment.engine)
     from coterie.experiments.run import run as run_experiment
 
+    keep_compiled()
     result = run_experiment(asked.experiment, asked.data_dir, tell)
     tell("drawing", 0, 0)
     return written(result, asked.out, asked.as_json)

@@ -1,0 +1,89 @@
+"""A network 784-128-10, 20 owners, 32 records each: clip, add noise, send, average on a ring; against Opacus.
+
+Floor: the matrix products that no one can avoid (forward, slopes of the hidden layer, one weighted sum a layer) at the
+rate of a large matrix product, plus the normals at the generator's own speed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.timing import Rates, Row, in_turns
+from coterie import topologies
+from coterie.engines.simulate import simulate
+from coterie.mechanisms import Passes
+from coterie.problems.losses import softmax
+from coterie.problems.models import two_layer
+from coterie.problems.penalties import none
+from coterie.problems.problem import Problem
+from coterie.program import Program, Shards
+from coterie.protocols.push_sum import Settings, build
+from coterie.protocols.task import Task
+
+OWNERS, BATCH, DIM, HIDDEN, CLASSES, ROUNDS = 20, 32, 784, 128, 10, 20
+PEERS = Path(__file__).parent.parent / ".venv-bench" / "bin" / "python"
+
+
+def rows() -> list[Row]:
+    """One row."""
+    program, shards = _program()
+    mixer = topologies.mixer(topologies.build("ring", OWNERS))
+
+    def ours() -> jax.Array:
+        return simulate(program, shards, mixer, seed=1).model
+
+    best = in_turns({"ours": ours, **Rates.probes()})
+    rates = Rates.of(best)
+    layers = DIM * HIDDEN + HIDDEN * CLASSES
+    operations = OWNERS * BATCH * 2 * (2 * layers + HIDDEN * CLASSES)
+    normals = OWNERS * (layers + HIDDEN + CLASSES)
+    floor = operations / rates["operations"] + normals / rates["normals"]
+    peers = _opacus()
+    seconds = best["ours"] / ROUNDS
+    row = Row(
+        case=f"a round of {OWNERS} owners, network {DIM}-{HIDDEN}-{CLASSES}, batch {BATCH}: clip, noise, ring",
+        work=f"{operations / 1e6:.0f} M operations, {normals / 1e6:.2f} M normals",
+        floor=floor,
+        ours=seconds,
+        peers=peers,
+        wanted="at least 5 × faster than Opacus, at most 2 × the floor",
+    )
+    peer = row.best_peer
+    return [replace(row, met=seconds <= 2 * floor and peer is not None and peer[1] >= 5 * seconds)]
+
+
+def _program() -> tuple[Program, Shards]:
+    rng = np.random.default_rng(0)
+    rows = 10 * BATCH
+    x = rng.random((OWNERS, rows, DIM), dtype=np.float32) / 28
+    y = rng.integers(0, CLASSES, (OWNERS, rows)).astype(np.int32)
+    problem = Problem(two_layer(DIM, HIDDEN, CLASSES), softmax(CLASSES), none())
+    task = Task(
+        problem=problem,
+        sizes=(rows,) * OWNERS,
+        clip_norm=1.0,
+        epsilon=(1.0,) * OWNERS,
+        delta=1e-5,
+        topology=topologies.build("ring", OWNERS),
+        params=problem.model.init(jax.random.key(0)),
+    )
+    program = build(task, Settings(policy="clipped", rounds=ROUNDS, sigma=1.0), "paper")
+    program = program._replace(plan=replace(program.plan, sampler=Passes(BATCH)))
+    return program, Shards(jnp.asarray(x), jnp.asarray(y), jnp.full(OWNERS, rows, jnp.int32))
+
+
+def _opacus() -> dict[str, float | str]:
+    if not PEERS.exists():
+        return {"Opacus": "not installed: `make bench` sets .venv-bench up"}
+    script = Path(__file__).parent / "peers" / "opacus_mlp.py"
+    done = subprocess.run([PEERS, script, "8"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"Opacus": "failed: " + done.stderr.strip().splitlines()[-1]}
+    return json.loads(done.stdout.splitlines()[-1])

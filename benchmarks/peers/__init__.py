@@ -1,0 +1,1 @@
+"""Peers that need libraries of their own: run by `.venv-bench`, spoken to over standard output."""
