@@ -36,15 +36,24 @@ def start(out: Path, processes: int, devices: int, rows) -> list[subprocess.Pope
     flags = f"--xla_force_host_platform_device_count={devices}"
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
-    return [
-        subprocess.Popen(
-            [sys.executable, spmd_group.__file__, out, str(process), str(processes), str(port), *rows],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=(out.with_suffix(f".{process}.err")).open("w"),
-        )
-        for process in range(processes)
-    ]
+    group = []
+    for process in range(processes):
+        words = [spmd_group.__file__, out, process, processes, port, *rows]
+        with out.with_suffix(f".{process}.err").open("w") as errors:
+            group.append(
+                subprocess.Popen(
+                    [sys.executable, *map(str, words)],
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                )
+            )
+    return group
+
+
+def read(file: Path) -> dict[str, np.ndarray]:
+    with np.load(file) as arrays:
+        return dict(arrays)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +68,7 @@ def found(tmp_path_factory):
             for process, one in enumerate(group):
                 status = one.wait(PATIENCE)
                 assert status == 0, files[name].with_suffix(f".{process}.err").read_text()[-2000:]
-        return expected, {name: dict(np.load(file)) for name, file in files.items()}
+        return expected, {name: read(file) for name, file in files.items()}
     finally:
         for one in [one for group in groups.values() for one in group]:
             one.kill()
