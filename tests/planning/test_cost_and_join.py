@@ -122,6 +122,32 @@ def test_only_the_asking_owner_s_rows_matter(tmp_path):
     assert (tmp_path / "join.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_file_of_one_s_own_needs_no_owner_column(tmp_path):
+    write(tmp_path / "rows.csv", 0.5)
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    kept = [line.partition(",")[2] for line in lines if not line.startswith("b,")]
+    (tmp_path / "mine.csv").write_text("\n".join(kept))
+    words = (
+        "--data",
+        tmp_path / "mine.csv",
+        "--target",
+        "sick",
+        "--owner",
+        "Riverside",
+        "--rounds-at-most",
+        10,
+    )
+    done = CliRunner().invoke(app, ["plan", "join", *map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Riverside ")
+
+
+def test_an_owner_of_one_class_has_nothing_to_learn():
+    x, _ = records(100)
+    with pytest.raises(InputError, match="one class"):
+        look(x, np.ones(100, np.float32), classes=2)
+
+
 def test_the_answer_says_what_it_is(tmp_path):
     write(tmp_path / "rows.csv", 0.5)
     words = " ".join(join(tmp_path / "rows.csv", "--owner", "a").stdout.split())
@@ -137,6 +163,7 @@ def test_the_answer_says_what_it_is(tmp_path):
         (("--owner", "a", "--partners", 0), ("partners=0",)),
         (("--owner", "a", "--partner-records", 0), ("partner_records=0",)),
         (("--owner", "a", "--epsilon", 0), ("epsilon=0.0",)),
+        (("--owner", "a", "--topology", "links.csv"), ("topology='links.csv'", "family")),
         (("--owner", "a", "--out", "x.gif"), ("x.gif",)),
     ],
 )

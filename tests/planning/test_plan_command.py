@@ -72,6 +72,49 @@ def test_public_rows_are_used(tmp_path):
     assert json.loads(done.stdout)["spectrum"] == "public rows"
 
 
+TWO = ("--owners", 2, "--records", 900, "--dimension", 2, "--rounds-at-most", 10)
+
+
+def public(tmp_path, labels: str = "01", scale: float = 0.7):
+    """Rows whose second feature says nothing, and whose label follows the first."""
+    rng, file = np.random.default_rng(0), tmp_path / "public.csv"
+    x = scale * rng.uniform(-1, 1, (300, 2))
+    lines = [f"{a:.4f},{b:.4f},{labels[int(a > 0)]}" for a, b in x]
+    file.write_text("\n".join(["a,b,sick", *lines]))
+    return file
+
+
+def test_labelled_public_rows_say_more(tmp_path):
+    words = ("--public-rows", public(tmp_path), "--public-target", "sick")
+    found = json.loads(coterie("plan", *TWO, *words, "--json").stdout)
+    assert found["spectrum"] == found["optimum"] == "public rows"
+    assert "and their targets" in " ".join(coterie("plan", *TWO, *words).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("labels", "scale", "more", "names"),
+    [
+        ("01", 0.7, ("--public-target", "age"), ("public_target='age'", "a, b, sick")),
+        ("01", 0.7, (), ("3 features", "dimension=2")),
+        ("03", 0.7, ("--public-target", "sick"), ("public_target='sick'", "0 and 1")),
+        ("01", 7.0, ("--public-target", "sick"), ("norm", "at most 1")),
+        ("01", np.nan, ("--public-target", "sick"), ("finite",)),
+    ],
+)
+def test_public_rows_that_do_not_fit_are_one_line(tmp_path, labels, scale, more, names):
+    done = coterie("plan", *TWO, "--public-rows", public(tmp_path, labels, scale), *more)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("\n") == 1
+    for name in names:
+        assert name in done.stderr
+
+
+def test_the_printed_command_carries_the_budgets():
+    done = coterie("plan", *SMALL, "--epsilon", "0.5", "--topology", "complete")
+    assert "--epsilon 0.5 --delta 1e-05 --topology complete" in " ".join(done.stdout.split())
+    assert "1 owner," in coterie("plan", "--sizes", 500, *SMALL[4:]).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -91,6 +134,7 @@ def test_public_rows_are_used(tmp_path):
         ((*SMALL, "--out", "x.png"), ("--out", "--sweep")),
         ((*SMALL, "--sweep", "owners", "--out", "x.gif"), ("x.gif", ".png")),
         ((*SMALL, "--public-rows", "nowhere.csv"), ("nowhere.csv", "cannot be read")),
+        ((*SMALL, "--public-target", "sick"), ("public_target='sick'", "--public-rows")),
     ],
 )
 def test_mistakes_are_one_line(words, names):

@@ -11,6 +11,7 @@ from coterie.planning.join import Answer
 from coterie.planning.public import Collaboration
 from coterie.planning.search import Forecast, Plan
 from coterie.planning.sweep import Point
+from coterie.reports.markup import many
 
 
 def words(base: Collaboration, found: Plan, most: int) -> str:
@@ -19,7 +20,8 @@ def words(base: Collaboration, found: Plan, most: int) -> str:
     budget = f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
     asked = (
-        f"{len(base.sizes):,} owners, {sum(base.sizes):,} records, {base.dimension:,} features, {kind}. "
+        f"{many(len(base.sizes), 'owner')}, {many(sum(base.sizes), 'record')}, "
+        f"{many(base.dimension, 'feature')}, {kind}. "
         f"{budget}, δ = {base.delta:g}, topology {base.topology}."
     )
     return "\n".join(
@@ -34,7 +36,7 @@ def words(base: Collaboration, found: Plan, most: int) -> str:
             *_others(found),
             *_notes(found),
             "",
-            *_wrap(f"run it: coterie run --protocol {best.protocol} {sets(best)}"),
+            *_wrap(f"run it: coterie run --data … {_budgets(base)} --protocol {best.protocol} {sets(best)}"),
         ]
     )
 
@@ -42,6 +44,13 @@ def words(base: Collaboration, found: Plan, most: int) -> str:
 def sets(best: Forecast) -> str:
     """The settings as options of `coterie run`."""
     return " ".join(f"--set {key}={value:g}" for key, value in best.settings.items())
+
+
+def _budgets(base: Collaboration) -> str:
+    """Budgets and topology as options of `coterie run`."""
+    few = sorted(set(base.epsilon))
+    budgets = f"{few[0]:g}" if len(few) == 1 else ",".join(f"{one:g}" for one in base.epsilon)
+    return f"--epsilon {budgets} --delta {base.delta:g} --topology {base.topology}"
 
 
 def _rows(found: Plan, most: int) -> list[tuple[str, str, str]]:
@@ -91,7 +100,11 @@ def _others(found: Plan) -> list[str]:
 
 def _notes(found: Plan) -> list[str]:
     source = (
-        "declared public rows" if found.constants.from_rows else "an assumed decay of the features' spectrum"
+        "declared public rows and their targets"
+        if found.constants.optimum
+        else "declared public rows"
+        if found.constants.from_rows
+        else "an assumed decay of the features' spectrum"
     )
     notes = [f"note: no record was read; the forecast rests on {source} (docs/planning.md)."]
     if not found.useful:
@@ -149,6 +162,7 @@ def to_json(found: Plan) -> dict[str, Any]:
         "refused": found.refused,
         "reads_records": False,
         "spectrum": "public rows" if found.constants.from_rows else "assumed",
+        "optimum": "public rows" if found.constants.optimum else "assumed",
     }
 
 

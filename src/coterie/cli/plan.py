@@ -52,6 +52,9 @@ def plan(
             help="CSV or NPY of features that are public, as the model sees them, for the forecast."
         ),
     ] = None,
+    public_target: Annotated[
+        str | None, typer.Option(help="Column of --public-rows that is to be learnt: sharpens the forecast.")
+    ] = None,
     sweep: Annotated[str | None, typer.Option(help="epsilon or owners: a plan for each of several.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the sweep's picture here (PNG).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
@@ -63,7 +66,7 @@ def plan(
         if out is not None and sweep is None:
             raise InputError("--out: the picture is that of a sweep. Add --sweep epsilon or --sweep owners.")
         base = _collaboration(sizes, owners, records, dimension, classes, epsilon, delta, topology)
-        constants = None if public_rows is None else _constants(public_rows, base.dimension)
+        constants = _constants(public_rows, public_target, base)
         if sweep is not None:
             return _sweep(base, sweep, rounds_at_most, constants, out, as_json)
         from coterie.cli._plan_words import to_json, words
@@ -120,24 +123,42 @@ def _sizes(sizes: str | None, owners: int | None, records: int | None) -> tuple[
     return (_check.count("records", records),) * _check.count("owners", owners)
 
 
-def _constants(path: Path, dimension: int) -> Constants:
-    """The spectrum of a file of public rows."""
+def _constants(path: Path | None, target: str | None, base: Collaboration) -> Constants | None:
+    """What a file of public rows says: the spectrum, and with a target also what can be learnt, and where."""
+    if path is None:
+        if target is not None:
+            raise InputError(
+                f"public_target={target!r}: names a column of --public-rows. Give that file too."
+            )
+        return None
     import numpy as np
 
-    from coterie.planning.constants import from_public_rows
+    from coterie.planning.constants import checked_rows, checked_targets, from_public_rows
+
+    names, table = _table(path)
+    if target is None:
+        return from_public_rows(checked_rows(str(path), table, base.dimension))
+    if target not in names:
+        known = ", ".join(names) or "none have a name"
+        raise InputError(f"public_target={target!r}: no such column in {path}. Columns: {known}.")
+    at = names.index(target)
+    rows = checked_rows(str(path), np.delete(table, at, axis=1), base.dimension)
+    return from_public_rows(rows, checked_targets(target, table[:, at], base.classes), base.classes)
+
+
+def _table(path: Path) -> tuple[list[str], np.ndarray]:
+    """The columns' names (an NPY has none) and the numbers of a CSV with one line of names, or an NPY."""
+    import numpy as np
 
     try:
-        rows = (
-            np.load(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
-        )
+        if path.suffix == ".npy":
+            return [], np.load(path)
+        with path.open(encoding="utf-8") as file:
+            names = [name.strip() for name in file.readline().split(",")]
+            return names, np.loadtxt(file, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not numbers in columns below one line of names"
         raise InputError(f"public_rows={str(path)!r}: cannot be read ({reason}). Give CSV or NPY.") from error
-    if rows.ndim == 2 and rows.shape[1] != dimension:
-        raise InputError(
-            f"public_rows={str(path)!r}: {rows.shape[1]} columns, dimension={dimension}: must be equal."
-        )
-    return from_public_rows(rows)
 
 
 def _sweep(
@@ -196,7 +217,8 @@ def join(
     data: Annotated[str, typer.Option(help="A data set's name, or a CSV, Parquet or NPZ file.")],
     target: Annotated[str | None, typer.Option(help="Column of your file that is to be learnt.")] = None,
     owner_column: Annotated[
-        str | None, typer.Option(help="Column of your file that says whose a row is.")
+        str | None,
+        typer.Option(help="Column that says whose a row is. None: all rows of the file are yours."),
     ] = None,
     bounds: Annotated[str | None, typer.Option(help="File with the public ranges of your columns.")] = None,
     features: Annotated[str | None, typer.Option(help="Cost-free feature maps, such as scale,ball.")] = None,
@@ -227,13 +249,15 @@ def join(
                 data=data,
                 target=target,
                 owner_column=owner_column,
+                owners=1 if _own_file(data, owner_column) else None,
                 bounds=bounds,
                 features=features,
                 topology="complete",
                 delta=delta,
                 epsilon=(epsilon,),
             )
-            x, y, classes = rows_of(prepare(chosen, data_dir), owner)
+            whose = None if _own_file(data, owner_column) else owner
+            x, y, classes = rows_of(prepare(chosen, data_dir), whose)
             base = Collaboration(
                 sizes=(len(y),),
                 dimension=x.shape[1],
@@ -253,11 +277,22 @@ def join(
             print(f"written: {out}")
 
 
-def rows_of(prepared: Prepared, owner: str) -> tuple[np.ndarray, np.ndarray, int]:
-    """The asking owner's features and targets, and how many classes there are; nobody else's rows are looked at."""
+def _own_file(data: str, owner_column: str | None) -> bool:
+    """Whether the file holds the asking owner's records and nobody else's."""
+    from coterie.experiments.prepare import FILES
+
+    return owner_column is None and Path(data).suffix.lower() in FILES
+
+
+def rows_of(prepared: Prepared, owner: str | None) -> tuple[np.ndarray, np.ndarray, int]:
+    """The asking owner's features and targets, and how many classes there are; nobody else's rows are looked at.
+
+    None: there is one owner alone, whatever it is called.
+    """
     import numpy as np
 
     names = prepared.partition.names
+    owner = names[0] if owner is None else owner
     if owner not in names:
         few = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         raise InputError(f"owner={owner!r}: unknown. Owners: {few}.")

@@ -82,6 +82,37 @@ def from_public_rows(rows: np.ndarray, targets: np.ndarray | None = None, classe
     )
 
 
+def checked_rows(source: str, rows: np.ndarray, dimension: int) -> np.ndarray:
+    """Public rows as a forecast takes them, of norm at most one; otherwise the first thing that is wrong."""
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        columns = rows.shape[1] if rows.ndim == 2 else 0
+        raise InputError(f"public_rows={source!r}: {columns} features, dimension={dimension}: must be equal.")
+    norms = np.linalg.norm(rows.astype(float), axis=1)
+    if not len(rows) or not np.all(np.isfinite(norms)):
+        raise InputError(f"public_rows={source!r}: must hold finite numbers, one row a record.")
+    if norms.max() > 1 + 1e-4:
+        raise InputError(
+            f"public_rows={source!r}: a row has norm {norms.max():.4g}; must be at most 1, as `coterie run` "
+            "projects rows. Scale them."
+        )
+    return rows
+
+
+def checked_targets(name: str, targets: np.ndarray, classes: int) -> np.ndarray:
+    """Targets of public rows as losses take them: ±1 (0 and 1 are taken too), 0 … K−1, or numbers in [−1, 1]."""
+    if classes == 1 and np.all(np.abs(targets) <= 1):
+        return targets.astype(np.float32)
+    whole = np.round(targets)
+    if classes == 2 and set(np.unique(targets).tolist()) in ({0.0, 1.0}, {-1.0, 1.0}):
+        return np.where(targets > 0, 1.0, -1.0).astype(np.float32)
+    if classes > 2 and np.array_equal(whole, targets) and targets.min() >= 0 and targets.max() < classes:
+        return whole.astype(np.int32)
+    wanted = {1: "numbers within [-1, 1]", 2: "both 0 and 1, or both -1 and 1"}.get(
+        classes, f"0 to {classes - 1}"
+    )
+    raise InputError(f"public_target={name!r}: with classes={classes} it must hold {wanted}.")
+
+
 def scenarios(problem: Problem, constants: Constants) -> tuple[Constants, ...]:
     """The constants, then what they might be instead: each varied on its own."""
     gap, bend = gap_of(problem, constants), constants.bend

@@ -21,6 +21,7 @@ from coterie.planning.public import Collaboration, problem_for
 from coterie.planning.search import AGREEMENT, Plan, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
+from coterie.topologies import TOPOLOGIES
 
 FOLDS = 5
 FEWEST = 20  # records below which held-out losses say nothing
@@ -73,9 +74,15 @@ def look(x: np.ndarray, y: np.ndarray, classes: int) -> Owner:
     rows too well, half for missing the optimum. So c/n is half of it, times m/n. Reads private records.
     """
     if len(y) < FEWEST:
-        raise InputError(f"owner: {len(y)} records; must be at least {FEWEST} to judge a model of its own.")
+        raise InputError(
+            f"owner: {len(y)} records to learn from; must be at least {FEWEST} to judge a model of its own."
+        )
     problem = problem_for(x.shape[1], classes)
     fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
+    if classes > 1 and any(len(np.unique(y[fold != one])) < 2 for one in range(FOLDS)):
+        raise InputError(
+            "owner: all its records, or nearly all, are of one class: a model of its own needs two."
+        )
     optimism = np.mean([_optimism(problem, x, y, fold == one) for one in range(FOLDS)])
     return Owner(
         records=len(y),
@@ -93,6 +100,10 @@ def ask(
     _check.count("partner_records", partner_records)
     if len(base.epsilon) != 1:
         raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
+    if base.topology not in TOPOLOGIES:
+        raise InputError(
+            f"topology={base.topology!r}: plan join varies the number of partners. Name a family, such as ring."
+        )
 
     def case(many: int, epsilon: float) -> Collaboration:
         return replace(base, sizes=(owner.records, *(partner_records,) * many), epsilon=(epsilon,))
