@@ -30,7 +30,7 @@ from coterie.engines.federate.wire import Kind, Layout, Message, Refused
 from coterie.errors import BudgetError
 
 LEARNER = "learner"
-_KEY = "learner"
+_KEY, _MODEL = "learner", "model"  # keys of the journal
 _COMPLETE = b"complete"
 _SPENT = b"no more answers"
 
@@ -132,6 +132,9 @@ class Learner:
         return self._ask(owner, now)
 
     def _complete(self) -> Message:
+        """The model, once it is final; before, that this owner's part is over."""
+        if self.done:
+            return Message(Kind.SUM, self._book.tick, 0, wire.pack(self.model()))
         return Message(Kind.REFUSAL, self._book.tick, 0, _COMPLETE)
 
     def _ask(self, owner: int, now: float) -> list[Out]:
@@ -245,7 +248,8 @@ class Visitor:
         self._speaker = Speaker(side, outlet, journal)
         self._saying: Message | None = None  # what is repeated until the learner reacts; None: asleep
         self._wakes, self._again, self._heard = 0.0, 0.0, 0.0
-        self._over, self._refused, self._note = False, 0, ""
+        self._over, self._refused, self._note = False, 0, ""  # over: no more answers of this owner are wanted
+        self._journal, self._model = journal, journal.get(_MODEL)
 
     def start(self, now: float) -> list[Out]:
         """Fall asleep; with an answer that may not have arrived, repeat it first."""
@@ -269,9 +273,14 @@ class Visitor:
         return out
 
     def tick(self, now: float) -> list[Out]:
-        """Wake up, or repeat what the learner has not reacted to."""
-        if self._over:
+        """Wake up, or repeat what the learner has not reacted to; in the end, ask for the model now and then."""
+        if self.done:
             return []
+        if self._over:
+            if now < self._again:
+                return []
+            self._again = now + self._patience.wait
+            return [Out(LEARNER, Message(Kind.AWAKE, self._speaker.turns + 1))]
         if self._saying is None and now >= self._wakes:
             self._say(Message(Kind.AWAKE, self._speaker.turns + 1))
             self._heard = now
@@ -282,20 +291,23 @@ class Visitor:
 
     @property
     def done(self) -> bool:
-        """Whether the run is complete, or this owner has no more answers and the learner knows."""
-        return self._over
+        """Whether the run is complete, and its model here."""
+        return self._model is not None
 
     @property
     def status(self) -> Status:
         """Where this owner stands: answers given, of the ticks of all."""
         silent = self._saying is not None and not self._over
-        note = self._note
+        note = self._note or (
+            "its answers are given; waiting for the model" if self._over and not self.done else ""
+        )
         if silent and self._again - self._heard > self._patience.wait:
             note = "paused: the learner does not react"
         return Status(self._speaker.turns, self._ticks, (LEARNER,) if silent else (), note, self._refused)
 
-    def model(self) -> None:
-        """The model is the learner's: an owner is shown a query, not the result."""
+    def model(self) -> PyTree | None:
+        """The learner's final model; None before."""
+        return None if self._model is None else wire.unpack(self._model, self._side.model_layout)
 
     def _handle(self, message: Message, now: float) -> list[Out]:
         if message.kind == Kind.QUERY:
@@ -305,7 +317,17 @@ class Visitor:
         if message.kind == Kind.REFUSAL:
             self._over = self._over or message.body == _COMPLETE
             return []
+        if message.kind == Kind.SUM:
+            return self._on_model(message)
         raise Refused(f"{message.kind.name}: not for a visitor")
+
+    def _on_model(self, message: Message) -> list[Out]:
+        """The end. The first word counts: a learner that changes its mind is not followed."""
+        wire.unpack(message.body, self._side.model_layout)
+        if self._model is None:
+            self._journal.put({_MODEL: message.body})
+            self._model, self._over = message.body, True
+        return []
 
     def _on_query(self, message: Message, now: float) -> list[Out]:
         """Answer my next turn once, from what I am shown; a turn that I have answered, with what I said then.

@@ -116,6 +116,7 @@ class VisitSide:
             partial(_emit_visit, self._static), private, query, self._held, source.noise(1), now, now.key
         )
         self.layout, self.query_layout = wire.layout(message), wire.layout(query)
+        self.model_layout = wire.layout(jax.eval_shape(program.functions.model, register))
         self.private_layout = wire.layout(private)
 
     def start(self) -> PyTree:

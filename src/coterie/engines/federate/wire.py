@@ -30,7 +30,7 @@ class Kind(IntEnum):
     HELLO = 0  # body: the agreement's whole hash; the first frame on every connection
     VALUE = 1  # rounds: the sender's value of gossip step `sub` of round `step`; sub 0 is its release
     WANT = 2  # rounds: please send your VALUE (or SUM) of this step and sub
-    SUM = 3  # aggregate: the weighted sum of the releases of round `step`
+    SUM = 3  # aggregate: the weighted sum of the releases of round `step`; learner: the model, after the last tick
     ANNOUNCE = 4  # walk: the sender holds the register after `step`, in epoch `sub`
     HANDOVER = 5  # walk: the register after `step`, in epoch `sub`
     ACK = 6  # walk: HANDOVER of (step, epoch) is on my disk

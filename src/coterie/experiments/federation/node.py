@@ -197,8 +197,11 @@ def _machine(
     if planned.hub:
         from coterie.engines.federate.learner import Visitor
 
-        # The owner's own clock: waiting times of a Poisson process, drawn here and told to nobody.
+        # The owner's own clock: waiting times of a Poisson process, drawn here and told to nobody. Where the learner
+        # follows a schedule, owners are always awake.
         clock = partial(random.SystemRandom().expovariate, agreement.clock)
+        if isinstance(source, randomness.Injected):
+            clock = float
         return Visitor(visit, outlet, journal, clock, agreement.patience, len(np.asarray(program.schedule)))
     from coterie.engines.federate.walk import Walker
 
