@@ -2,6 +2,7 @@
 
 import math
 
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
@@ -19,10 +20,13 @@ from coterie.topologies import (
     check_push_sum,
     from_graphs,
     graphs,
+    messages_per_round,
     metropolis,
+    mixer,
     spectrum,
     uniform,
 )
+from coterie.topologies.neighbourhood import neighbourhood
 
 SIZES = (1, 2, 3, 5, 8, 20, 33)
 DIRECTED = ("exponential", "one_peer_exponential")
@@ -185,8 +189,8 @@ def test_errors_name_the_remedy():
         build("ring", 5, colour="red")
     with pytest.raises(InputError, match="owners=0"):
         build("ring", 0)
-    with pytest.raises(InputError, match="limited to 4096"):
-        build("complete", 5000)
+    with pytest.raises(InputError, match="1024 owners at most"):
+        graphs.complete(5000)
     with pytest.raises(InputError, match="the same owners in every step"):
         from_graphs("mixed", [graphs.ring(3), graphs.ring(4)])
     bad = Edges(np.asarray([7], np.int32), np.asarray([0], np.int32), np.ones(1))
@@ -211,3 +215,20 @@ def test_groups_ignore_links_of_weight_zero():
         np.asarray([0, 1, 0, 1], np.int32), np.asarray([0, 0, 1, 1], np.int32), np.asarray([1.0, 0, 0, 1])
     )
     assert spectrum.groups([edges], 2) == 2
+
+
+@pytest.mark.parametrize("weights", ["metropolis", "uniform", "column_stochastic"])
+def test_a_large_complete_graph_is_the_mean_without_a_list(weights):
+    """Same properties and the same mixing as a listed one; nothing of size owners squared."""
+    large, listed = build("complete", 10_000, weights=weights), build("complete", 30, weights=weights)
+    assert sum(len(part) for edges in large.schedule for part in edges) == 0
+    for one in (large, listed):
+        assert check_gossip(one).window == 1
+        assert check_push_sum(one).spectral_gap == pytest.approx(1.0)
+        assert messages_per_round(one, 3) == 3 * one.owners * (one.owners - 1)
+        values = np.random.default_rng(0).standard_normal((one.owners, 2)).astype(np.float32)
+        apply, arrays = mixer(one)
+        mixed = apply(arrays, jnp.asarray(values), jnp.int32(1))
+        np.testing.assert_allclose(mixed, np.broadcast_to(values.mean(0), values.shape), atol=1e-5)
+    with pytest.raises(InputError, match="real owners"):
+        neighbourhood(large, 0)

@@ -26,13 +26,23 @@ def certificates_of(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
     """One certificate for each owner, for the plan's relation and view.
 
     Guarantee: each bounds what the engine executes for that owner, because plan and engine share the sampler,
-    the noise scale and the number of releases.
+    the noise scale and the number of releases. Owners for whom all of these are equal share one certificate.
     """
-    found = []
-    for owner, size in enumerate(plan.sizes):
-        one = certify(plan.event(owner), delta=delta, relation=plan.relation, view=plan.view, size=size)
-        found.append(replace(one, reason=plan.flaw) if plan.flaw else one)
-    return tuple(found)
+    alike = list(
+        zip(
+            plan.sizes,
+            plan.releases,
+            plan.charged or plan.noise_multiplier,
+            plan.extra or (None,) * len(plan.sizes),
+        )
+    )
+    found = {}
+    for owner, who in enumerate(alike):
+        if who not in found:
+            size = plan.sizes[owner]
+            one = certify(plan.event(owner), delta=delta, relation=plan.relation, view=plan.view, size=size)
+            found[who] = replace(one, reason=plan.flaw) if plan.flaw else one
+    return tuple(found[who] for who in alike)
 
 
 def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:

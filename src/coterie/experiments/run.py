@@ -29,6 +29,7 @@ from coterie.problems.reference import central_optimum, trained
 from coterie.program import Program, Rounds
 from coterie.protocols.baselines import alone
 
+AT_ONCE = 1 << 24  # scores of test rows held at a time
 _ENDLESS = 1e6  # a budget that asks for no caution: steps are chosen as if there were no noise
 
 
@@ -206,21 +207,30 @@ def _probe(prepared: Prepared) -> Callable[[PyTree], tuple[np.ndarray, np.ndarra
     x, y = jnp.asarray(prepared.x_test), np.asarray(prepared.y_test)
 
     def look(models: PyTree) -> tuple[np.ndarray, np.ndarray]:
-        scores, apart = _scores(problem, models, x)
-        return np.array([metric(one, y) for one in np.asarray(scores)]), np.asarray(apart)
+        owners = jax.tree.leaves(models)[0].shape[0]
+        found = []
+        for first in range(0, owners, together):
+            some = jax.tree.map(lambda leaf, first=first: leaf[first : first + together], models)
+            found += [metric(one, y) for one in np.asarray(_scores(problem, some, x))]
+        return np.array(found), np.asarray(_apart(models))
 
+    together = max(1, AT_ONCE // max(1, len(y) * problem.model.outputs))
     return look
 
 
-def _scores_of(problem: Problem, models: PyTree, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    scores = jax.vmap(problem.model.scores, (0, None))(models, x)
-    spread = [
-        jnp.sum((leaf - leaf.mean(0, keepdims=True)) ** 2) / leaf.shape[0] for leaf in jax.tree.leaves(models)
-    ]
-    return scores, jnp.sqrt(sum(spread, jnp.float32(0)))
+def _scores_of(problem: Problem, models: PyTree, x: jax.Array) -> jax.Array:
+    return jax.vmap(problem.model.scores, (0, None))(models, x)
 
 
 _scores = jax.jit(_scores_of, static_argnums=0)
+
+
+@jax.jit
+def _apart(models: PyTree) -> jax.Array:
+    spread = [
+        jnp.sum((leaf - leaf.mean(0, keepdims=True)) ** 2) / leaf.shape[0] for leaf in jax.tree.leaves(models)
+    ]
+    return jnp.sqrt(sum(spread, jnp.float32(0)))
 
 
 def _central(prepared: Prepared) -> float:

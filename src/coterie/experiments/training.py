@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from coterie import _check, topologies
 from coterie._types import PyTree
 from coterie.engines import processes
@@ -15,11 +17,12 @@ from coterie.engines.spmd import spmd
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.experiments.settings import typed
-from coterie.program import Program, Trace
+from coterie.program import Program, Rounds, Trace
 from coterie.protocols import PROTOCOLS, build
 
 ENGINES = ("simulate", "spmd")
-POINTS = 25  # how often a run looks at its metric
+POINTS = 25  # how often a run looks at its metric, where looking is cheap
+LOOKED = 1 << 30  # at most about so many scores of test rows in all looks together
 AGREEMENT = 0.1  # default gossip: steps enough to bring disagreement down to this in each round
 
 Tell = Callable[[str, int, int], None]
@@ -80,12 +83,18 @@ def train(
         made.prepared.shards,
         made.mixer,
         seed=experiment.seed,
-        every=max(1, total // POINTS),
+        every=max(1, total // _points(made)),
         probe=look,
         progress=partial(tell, "training"),
     )
     processes.leave()  # what follows is for the first process alone
     return trace
+
+
+def _points(made: Ready) -> int:
+    """Fewer looks with thousands of owners, each of whose models is scored on all test rows."""
+    models = made.prepared.task.owners if isinstance(made.program.functions, Rounds) else 1
+    return int(np.clip(LOOKED // max(1, models * len(made.prepared.y_test)), 2, POINTS))
 
 
 def take_part(experiment: Experiment, data_dir: Path | None, tell: Tell, keeping: Keeping) -> None:

@@ -15,10 +15,12 @@ from coterie import _check
 from coterie.errors import InputError
 from coterie.topologies import graphs
 from coterie.topologies.topology import Topology, from_graphs
+from coterie.topologies.weights import WEIGHTS, Edges
 
 if TYPE_CHECKING:
     from coterie.topologies.graphs import Graph
 
+_NO_LINKS = Edges(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
 _TRIES = 100  # draws of a static random graph until one is connected
 
 
@@ -64,7 +66,11 @@ def _star(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
 
 
 def _complete(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
+    """Every weighting of a complete graph is the mean, which needs no list of links."""
     del seed
+    if owners > graphs.COMPLETE_LIMIT:
+        _check.one_of("weights", weights, WEIGHTS)
+        return Topology("complete", owners, (_NO_LINKS,), directed=False, averages=True)
     return from_graphs("complete", [graphs.complete(owners)], weights)
 
 

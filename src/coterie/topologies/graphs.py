@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Graph: TypeAlias = nx.Graph  # a DiGraph is a Graph; node labels are 0 … owners-1
 
-COMPLETE_LIMIT = 4096  # owners; above it the 16 million links of a complete graph no longer fit a laptop
+COMPLETE_LIMIT = 1024  # owners; above it nobody lists the half million links of a complete graph
 _SEPARATORS = {".txt": None, ".edgelist": None, ".csv": ","}
 SUFFIXES = (*_SEPARATORS, ".graphml")
 
@@ -57,8 +57,8 @@ def complete(owners: int) -> Graph:
 
     if _check.count("owners", owners) > COMPLETE_LIMIT:
         raise InputError(
-            f"owners={owners}: a complete graph is limited to {COMPLETE_LIMIT} owners. "
-            "Use 'exponential' or 'random_regular'."
+            f"owners={owners}: a complete graph's links are listed for {COMPLETE_LIMIT} owners at most. "
+            "Use topologies.build('complete', owners), which averages without a list."
         )
     return nx.complete_graph(owners)
 
@@ -152,6 +152,8 @@ def in_order(graph: Graph) -> Graph:
     import networkx as nx
 
     labels = list(graph.nodes)
+    if labels == list(range(len(labels))):
+        return graph
     try:
         labels.sort(key=int)
     except (ValueError, TypeError):

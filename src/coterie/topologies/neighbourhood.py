@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie import _check
+from coterie.errors import InputError
 from coterie.topologies import gossip, mixing
 from coterie.topologies.topology import Topology
 from coterie.topologies.weights import Edges
@@ -62,6 +63,11 @@ def neighbourhood(
     >>> neighbourhood(build("ring", 5), 0).hop(0).tells
     (1, 4)
     """
+    if topology.averages:
+        raise InputError(
+            f"topology={topology.name!r}: real owners cannot each talk to {topology.owners - 1:,} others. "
+            "Use 'exponential' or 'random_regular'."
+        )
     if _check.count("gossip_steps", gossip_steps) > 1 and mixing.is_average(topology):
         gossip_steps = 1  # everyone has the mean after one
     balanced = topology.is_symmetric and topology.is_doubly_stochastic

@@ -29,6 +29,7 @@ class Topology:
     owners: int
     schedule: tuple[Edges, ...]
     directed: bool
+    averages: bool = False  # every step is the mean of all owners, too many for its edges to be listed
 
     def __post_init__(self) -> None:
         _check.count("owners", self.owners)
@@ -52,12 +53,12 @@ class Topology:
     @cached_property
     def row_sums(self) -> tuple[float, float]:
         """Smallest and largest total weight that an owner receives."""
-        return spectrum.sums(self.schedule, self.owners, "target")
+        return (1.0, 1.0) if self.averages else spectrum.sums(self.schedule, self.owners, "target")
 
     @cached_property
     def column_sums(self) -> tuple[float, float]:
         """Smallest and largest total weight that an owner sends."""
-        return spectrum.sums(self.schedule, self.owners, "source")
+        return (1.0, 1.0) if self.averages else spectrum.sums(self.schedule, self.owners, "source")
 
     @cached_property
     def is_column_stochastic(self) -> bool:
@@ -77,7 +78,7 @@ class Topology:
     @cached_property
     def window(self) -> int:
         """Smallest B such that any B consecutive graphs are strongly connected together; an error if none."""
-        found = spectrum.window(self.schedule, self.owners)
+        found = 1 if self.averages else spectrum.window(self.schedule, self.owners)
         if not found:
             apart = spectrum.groups(self.schedule, self.owners)
             raise InputError(
@@ -89,7 +90,7 @@ class Topology:
     @cached_property
     def eigenvalue_range(self) -> tuple[float, float]:
         """Smallest and largest eigenvalue of a static symmetric W beside the 1 of the mean."""
-        return spectrum.extremes(self.schedule[0], self.owners)
+        return (0.0, 0.0) if self.averages else spectrum.extremes(self.schedule[0], self.owners)
 
     @cached_property
     def spectral_gap(self) -> float:
@@ -107,7 +108,7 @@ class Topology:
 
     @property
     def links(self) -> np.ndarray:
-        """(links, 2) pairs of owners that ever talk, smaller number first, each once: what a report draws."""
+        """(links, 2) pairs of owners that ever talk, smaller number first, each once; none where all average."""
         pairs = np.concatenate([np.stack([e.source, e.target], axis=1)[e.weight > 0] for e in self.schedule])
         pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
         return np.unique(pairs, axis=0)
