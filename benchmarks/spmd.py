@@ -124,7 +124,7 @@ def _case(dim: int) -> tuple:
 def _ring() -> Topology:
     """Made of edges, so that a machine without networkx can measure too."""
     target = np.repeat(np.arange(OWNERS, dtype=np.int32), 3)
-    source = np.sort((target.reshape(-1, 3) + [-1, 0, 1]) % OWNERS, axis=1).ravel().astype(np.int32)
+    source = np.sort(np.add(target.reshape(-1, 3), [-1, 0, 1]) % OWNERS, axis=1).ravel().astype(np.int32)
     return Topology("ring", OWNERS, (Edges(source, target, np.full(3 * OWNERS, 1 / 3)),), directed=False)
 
 

@@ -133,8 +133,9 @@ def _check_free(coordinator: str, port: int) -> None:
     try:
         socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
     except OSError as error:
+        reason = os.strerror(error.errno or 0)  # without the address, which Python adds
         raise ProcessError(
-            f"coordinator={coordinator!r}: port {port} cannot be opened here ({os.strerror(error.errno or 0)}). Choose another port."
+            f"coordinator={coordinator!r}: port {port} cannot be opened here ({reason}). Choose another port."
         ) from error
 
 
