@@ -6,7 +6,10 @@
 2. Who gains by joining, on Adult over ε and the number of partners: what `plan join` predicts from one owner's records
    and what the recommended run measures on the public test rows have the same sign where the forecast is sure.
 
-    python papers/test_plans.py     prints both tables for all records
+3. Who gains among owners of different sizes, on the embedded census data over ε and the number of partners: each
+   owner's own model without privacy, as it judges itself and as it is, against the joint private one.
+
+    python papers/test_plans.py [FOLDER]     prints the tables for all records; draws who gains into FOLDER
 
 The tests are the quick version: the first records of each owner.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +32,15 @@ from coterie import topologies
 from coterie.engines.simulate import simulate
 from coterie.engines.sweep import Lane, alike, sweep
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.prepare import prepare
-from coterie.planning.constants import Constants, from_public_rows
-from coterie.planning.join import ask, look
+from coterie.experiments.prepare import Prepared, prepare
+from coterie.planning.constants import Constants, assumed, from_public_rows
+from coterie.planning.join import Owner, ask, look
 from coterie.planning.public import Collaboration
 from coterie.planning.search import plan
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.program import Shards
 from coterie.protocols import Task, build
+from coterie.reports.planning import Gain, who_gains
 
 OWNERS, SEEDS = 10, range(10)
 SPREAD = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # γ over 2 × smoothness
@@ -201,8 +206,83 @@ def test_the_answer_about_joining_holds_where_it_is_sure():
     assert all((row.alone[0] > row.joint[0]) == (row.alone[1] > row.joint[1]) for row in sure), found
 
 
+class Census(NamedTuple):
+    """The embedded census data by industry: owners of very different sizes, and what they would reach alone."""
+
+    prepared: Prepared
+    own: list[Owner]  # as each owner sees itself
+    measured: np.ndarray  # (owners,) excess risk on the public test rows of its own model
+    least: float  # the loss there of the optimum over all records
+
+
+def census(owners: int) -> Census:
+    everyone = prepare(Experiment(topology="complete"))
+    problem = everyone.task.problem
+    each = [
+        (np.asarray(x)[:count], np.asarray(y)[:count])
+        for x, y, count in zip(everyone.shards.x, everyone.shards.y, everyone.task.sizes)
+    ]
+    x, y = (np.concatenate(part) for part in zip(*each))
+    least = objective_value(problem, central_optimum(problem, x, y), everyone.x_test, everyone.y_test)
+    own, risks = [], []
+    for x, y in each[:owners]:
+        own.append(look(x, y, classes=2))
+        alone = central_optimum(problem, x, y)
+        risks.append(objective_value(problem, alone, everyone.x_test, everyone.y_test) - least)
+    return Census(everyone, own, np.array(risks), least)
+
+
+def gains(data: Census, owners: int, epsilon: float, seeds: range) -> Gain:
+    """The first owners together, with the settings that the plan recommends from public numbers alone."""
+    whole = data.prepared
+    sizes = whole.task.sizes[:owners]
+    base = Collaboration(
+        sizes=sizes, dimension=whole.x_test.shape[1], epsilon=(epsilon,), topology="complete"
+    )
+    best = plan(base.task(), 200).best
+    shards = Shards(whole.shards.x[:owners], whole.shards.y[:owners], whole.shards.counts[:owners])
+    there = World(base.task(), shards, assumed(base.dimension), whole.x_test, whole.y_test, data.least)
+    (joint,) = measured(there, [(best.protocol, best.settings)], seeds)
+    own = np.array([one.excess for one in data.own[:owners]])
+    sampled = float(np.mean(own * np.array(sizes))) / sum(sizes)  # c over everyone's records
+    return Gain(
+        title=f"ε = {epsilon:g}, {owners - 1} partners",
+        sizes=np.array(sizes),
+        own_predicted=own,
+        own_measured=data.measured[:owners],
+        joint_predicted=best.predicted + sampled,
+        joint_interval=(best.low + sampled, best.high + sampled),
+        joint_measured=joint,
+    )
+
+
+def test_who_gains_among_owners_of_different_sizes():
+    found = gains(census(8), 8, epsilon=3.0, seeds=range(5))
+    print(found)
+    promised = found.own_predicted > found.joint_predicted
+    assert promised.any(), found
+    assert np.all(found.own_measured[promised] > found.joint_measured), found  # who is told to join does gain
+    assert found.joint_interval[0] < found.joint_measured < found.joint_interval[1], found
+
+
+def print_gains(folder: Path | None) -> None:
+    """Who gains, over ε and the number of partners; draws it into the folder."""
+    data = census(20)
+    panels = [
+        [gains(data, owners, epsilon, range(10)) for epsilon in (0.3, 1.0, 3.0)] for owners in (5, 10, 20)
+    ]
+    print("| | joint, predicted | joint, measured | predicted to gain | gain |")
+    print("|---|---|---|---|---|")
+    for one in itertools.chain(*panels):
+        predicted, did = one.counts
+        print(f"| {one.title} | {one.joint_predicted:.3f} | {one.joint_measured:.3f} | {predicted} | {did} |")
+    if folder is not None:
+        title = "Who gains by joining: 20 industries of the census data"
+        who_gains(panels, title).savefig(folder / "who-gains.png")
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     print(
         "| data | records | ε | planned | predicted | best of grid | ratio | planned settings | best settings |"
     )
@@ -221,6 +301,7 @@ def main() -> None:
         numbers = (*row.joint, *row.alone)
         cells = " | ".join(f"{number:.3f}" for number in numbers)
         print(f"| {row.partners} | {row.epsilon:g} | {cells} | {'yes' if row.sure else 'no'} |", flush=True)
+    print_gains(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,26 @@ class Band(NamedTuple):
     high: np.ndarray
 
 
+class Gain(NamedTuple):
+    """One consortium at one ε: excess risks on new records of each owner's own model and of the joint private one."""
+
+    title: str
+    sizes: np.ndarray  # (owners,)
+    own_predicted: np.ndarray  # (owners,) without privacy
+    own_measured: np.ndarray
+    joint_predicted: float
+    joint_interval: tuple[float, float]
+    joint_measured: float
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many owners were predicted to gain, and how many did."""
+        return (
+            int(np.sum(self.own_predicted > self.joint_predicted)),
+            int(np.sum(self.own_measured > self.joint_measured)),
+        )
+
+
 def forecast_over(band: Band, nothing: float, xlabel: str, title: str) -> Figure:
     """Predicted excess risk, its interval, and what a model that knows nothing has."""
     figure, (axes,) = _new()
@@ -46,6 +66,36 @@ def join_over(budget: Band, partners: Band, alone: float, asked: tuple[float, fl
         _ticks(axes, band.at)
     left.set_ylabel("excess risk on new records")
     return _finished(figure, left, title)
+
+
+def who_gains(panels: list[list[Gain]], title: str) -> Figure:
+    """Owners' own models over their sizes, against the joint one; owners above its line gain by joining."""
+    rows, columns = len(panels), len(panels[0])
+    figure, every = _grid(rows, columns, (3.6 * columns, 2.9 * rows + 0.8))
+    for axes, one in zip(every, [one for row in panels for one in row]):
+        axes.axhspan(*one.joint_interval, color=JOINT, alpha=0.12, linewidth=0)
+        axes.axhline(
+            one.joint_predicted,
+            color=JOINT,
+            linestyle="--",
+            label="joint, private: predicted (band: interval)",
+        )
+        axes.axhline(one.joint_measured, color=JOINT, linewidth=2, label="joint, private: measured")
+        axes.plot(
+            one.sizes, one.own_predicted, "o", mfc="none", color=LOCAL, label="own, no privacy: predicted"
+        )
+        axes.plot(
+            one.sizes, one.own_measured, "o", color=LOCAL, markersize=4, label="own, no privacy: measured"
+        )
+        predicted, measured = one.counts
+        axes.set_title(f"{one.title}: {predicted} predicted to gain, {measured} do", fontsize=9)
+        axes.set(xscale="log", yscale="log")
+        _ticks(axes, np.unique(np.round(np.geomspace(one.sizes.min(), one.sizes.max(), 4), -1)))
+    for axes in every[-columns:]:
+        axes.set_xlabel("records of the owner")
+    for axes in every[::columns]:
+        axes.set_ylabel("excess risk")
+    return _finished(figure, every[0], title, columns=2)
 
 
 def predicted_against_measured(
@@ -80,22 +130,26 @@ def _ticks(axes: Axes, at: np.ndarray) -> None:
     axes.set_xticklabels([f"{value:.3g}" for value in at])
 
 
-def _finished(figure: Figure, axes: Axes, title: str) -> Figure:
+def _finished(figure: Figure, axes: Axes, title: str, columns: int = 3) -> Figure:
     figure.suptitle(title, fontsize=12)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower right", ncols=3, fontsize=9)
+    figure.legend(handles, labels, loc="outside lower right", ncols=columns, fontsize=9)
     return figure
 
 
 def _new(panels: int = 1) -> tuple[Figure, list[Axes]]:
+    return _grid(1, panels, (8.0 if panels == 1 else 10.0, 4.6))
+
+
+def _grid(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.0 if panels == 1 else 10.0, 4.6), dpi=110, layout="constrained")
+    figure = Figure(figsize=size, dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
-    for one in axes:
+    every = list(figure.subplots(rows, columns, sharey=True, squeeze=False).ravel())
+    for one in every:
         one.spines[["top", "right"]].set_visible(False)
         one.set_axisbelow(True)
         one.grid(alpha=0.25)
-    return figure, axes
+    return figure, every
