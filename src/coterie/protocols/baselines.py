@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from coterie.program import Program
 from coterie.protocols import dual_averaging, push_sum
@@ -26,25 +27,25 @@ def alone(task: Task, private: bool = True) -> Program:
 
     Guarantee: with `private`, each owner's whole training meets its own budget, as if every step were public.
     """
-    each = [_one(task, owner) for owner in range(task.owners)]
+    kinds = list(zip(task.sizes, task.epsilon))
+    found = {kind: _one(task, *kind) for kind in dict.fromkeys(kinds)}  # equal owners are tuned once
+    first = found[kinds[0]]
     plan = replace(
-        each[0].plan,
+        first.plan,
         noise="gaussian" if private else "none",
         sizes=task.sizes,
-        noise_multiplier=tuple(one.plan.noise_multiplier[0] for one in each),
+        noise_multiplier=tuple(found[kind].plan.noise_multiplier[0] for kind in kinds),
         releases=(ROUNDS,) * task.owners,
     )
-    numbers = jax.tree.map(lambda *rows: jnp.concatenate(rows), *[one.numbers for one in each])
-    return each[0]._replace(plan=plan, numbers=numbers)
+    place = {kind: at for at, kind in enumerate(found)}
+    which = np.array([place[kind] for kind in kinds])
+    rows = [one.numbers for one in found.values()]
+    numbers = jax.tree.map(lambda *every: jnp.concatenate(every)[which], *rows)
+    return first._replace(plan=plan, numbers=numbers)
 
 
-def _one(task: Task, owner: int) -> Program:
-    mine = replace(
-        task,
-        sizes=(task.sizes[owner],),
-        epsilon=(task.epsilon[owner],),
-        topology=build_topology("complete", 1),
-    )
+def _one(task: Task, size: int, epsilon: float) -> Program:
+    mine = replace(task, sizes=(size,), epsilon=(epsilon,), topology=build_topology("complete", 1))
     if task.problem.model.is_linear:
         return dual_averaging.build(mine, dual_averaging.Settings(rounds=ROUNDS), "certified")
     return push_sum.build(mine, push_sum.Settings(rounds=ROUNDS), "certified")
