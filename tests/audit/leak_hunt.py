@@ -21,6 +21,7 @@ import pytest
 
 from coterie.engines import simulate as engine
 from coterie.experiments import run as runs
+from coterie.experiments import training
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import without_oracles
 from coterie.program import Program, Rounds
@@ -103,7 +104,7 @@ def recorded(protocol: str, data: Path) -> Any:
     """The messages of an honest run, as arrays on the device."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "simulate", _keeping(found, transcript=True))
+        patch.setattr(training, "simulate", _keeping(found, transcript=True))
         runs.run(experiment(protocol, data))
     return jax.tree.map(jax.numpy.asarray, found[0].messages)
 
@@ -113,10 +114,10 @@ def emitted(
 ) -> Emitted:
     """Run with the messages held fixed; `act` runs the experiment and gives back the words that left it."""
     traces, results = [], []
-    build, run = runs.build, runs.run
+    build, run = training.build, runs.run
     with pytest.MonkeyPatch.context() as patch, _logs() as logs:
-        patch.setattr(runs, "build", lambda *given: replay(build(*given)))
-        patch.setattr(runs, "simulate", _keeping(traces))
+        patch.setattr(training, "build", lambda *given: replay(build(*given)))
+        patch.setattr(training, "simulate", _keeping(traces))
         patch.setattr(
             runs.time, "perf_counter", lambda: 0.0
         )  # how long it took is measured by anyone's own clock

@@ -14,7 +14,7 @@ from leak_hunt import CHANGED, SETTINGS, experiment, hunt, run_folder, write_rec
 from typer.testing import CliRunner
 
 from coterie.cli import app
-from coterie.experiments import output
+from coterie.experiments import output, training
 from coterie.experiments import run as runs
 from coterie.experiments.prepare import prepare
 from coterie.program import Program
@@ -80,8 +80,8 @@ def leaky_numbers(program: Program, records: Any) -> Program:
 
 
 def test_a_leak_by_log_is_caught(tmp_path, monkeypatch):
-    build = runs.build
-    monkeypatch.setattr(runs, "build", lambda *given: leaky_log(build(*given)))
+    build = training.build
+    monkeypatch.setattr(training, "build", lambda *given: leaky_log(build(*given)))
     assert hunt("dual_averaging", tmp_path, quietly) == ["logs"]
 
 
