@@ -31,7 +31,7 @@ def refused(here, *arguments, names: tuple[str, ...]) -> None:
         (["--data", "nowhere.csv", "--target", "y"], ("nowhere.csv", "no such file")),
         (["nowhere.toml"], ("nowhere.toml", "cannot be read")),
         (["--protocol", "gossip"], ("protocol='gossip'", "dual_averaging")),
-        (["--engine", "cluster"], ("engine='spmd'", "simulate")),
+        (["--engine", "cluster"], ("engine='cluster'", "simulate")),
         (["--calibration", "loose"], ("calibration='loose'", "certified")),
         (["--partition", "halves"], ("partition='halves'", "iid")),
         (["--topology", "chain"], ("topology='chain'", "ring")),
