@@ -1,6 +1,6 @@
 """The papers' orderings on small versions of their reproductions: same specs, fewer places, enough seeds to decide.
 
-Each is judged as in docs/results.md: the difference, paired over seeds, is more than two standard errors on its side.
+Each is judged as in docs/results.md: the 95 % interval of the difference, paired over seeds, is on its side of zero.
 Published, and not found in our runs (docs/results.md has the numbers, from `coterie reproduce NAME --quick`):
 
 * A2 above A1 at every ε (Jin et al., figures 1 to 4): at ε = 2 on MNIST A1 is above;

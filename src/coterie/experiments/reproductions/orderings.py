@@ -10,7 +10,7 @@ import numpy as np
 from coterie.experiments.reproductions.measures import MEASURES
 from coterie.experiments.reproductions.spec import Ordering
 
-SURE = 2.0  # a mean difference decides where it exceeds this many standard errors
+SURE = 0.95  # of Student's interval around the mean difference, which decides where it leaves zero out
 
 
 def judge(ordering: Ordering, view: dict[str, Any]) -> list[dict[str, Any]]:
@@ -47,10 +47,12 @@ def _apart(above: np.ndarray, below: np.ndarray, view: dict[str, Any]) -> np.nda
 
 def _finding(where: str, apart: np.ndarray) -> dict[str, Any]:
     """One seed has no spread and decides nothing."""
+    from scipy.stats import t as student
+
     mean, seeds = float(apart.mean()), len(apart)
     error = float(apart.std(ddof=1)) / math.sqrt(seeds) if seeds > 1 else math.nan
     verdict = "undecided"
-    if math.isfinite(mean) and abs(mean) > SURE * error:
+    if seeds > 1 and abs(mean) > error * student.ppf((1 + SURE) / 2, seeds - 1):
         verdict = "holds" if mean > 0 else "does not hold"
     return {
         "where": where,

@@ -27,6 +27,7 @@ Values are means ± standard deviation over seeds. *Published* numbers are the p
 alone, its conclusion is quoted. ε: what the paper claims for those settings → what is certified for what was released
 (δ and the view are those of the paper's page in [protocols](protocols)). *as published* runs the paper's noise, which
 often does not keep its claim; *certified default* keeps the stated ε. F is the training objective: an oracle's number.
+An ordering is judged by differences paired over seeds: undecided where their 95 % interval (Student's) holds zero.
 """
 
 
@@ -108,7 +109,7 @@ def _lead(found: dict[str, Any]) -> str:
         return told
     return told + (
         f" Of {len(verdicts)} comparisons that the paper orders, {counts['holds']} come out as published, "
-        f"{counts['does not hold']} the other way round, and {counts['undecided']} within two standard errors."
+        f"{counts['does not hold']} the other way round, and {counts['undecided']} are undecided."
     )
 
 
