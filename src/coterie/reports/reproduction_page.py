@@ -116,7 +116,11 @@ def chart(points: list[Point], picture: Picture) -> Markup:
         shapes += _series(line, colour, along, up, (even, picture.dots))
         shapes += [_cross(100 * along(x), 100 - 100 * up(y), colour) for x, y in told]
     labels = [y_label(up(tick), f"{tick:.4g}") for tick in ticks]
-    kept = places[:: max(1, math.ceil(len(places) / _LABELS))] if even else _rounds(places[0], places[-1])
+    kept = (
+        places[:: max(1, math.ceil(len(places) / _LABELS))]
+        if even
+        else _rounds(places[0], places[-1], picture.dots)
+    )
     labels += [x_label(along(x), f"{x:,.7g}") for x in kept]
     labels.append(tag("span", picture.x, class_="axis"))
     drawing = plot("curve", "0 0 100 100", f"{picture.y}: {picture.title}", shapes, labels)
@@ -125,8 +129,10 @@ def chart(points: list[Point], picture: Picture) -> Markup:
     return tag("figure", tag("figcaption", picture.y), drawing, tag("ul", *key, class_="key"))
 
 
-def _rounds(first: float, last: float) -> list[float]:
-    """The ends of a run, and the powers of ten that have room between them."""
+def _rounds(first: float, last: float, linear: bool) -> list[float]:
+    """The ends of a run, and the powers of ten that have room between them; on a linear axis, its middle."""
+    if linear:
+        return [first, (first + last) // 2, last]
     powers = [10.0**power for power in range(math.ceil(math.log10(first)), math.ceil(math.log10(last)))]
     return [first, *(one for one in powers if 2 * first < one < last / 2), last]
 

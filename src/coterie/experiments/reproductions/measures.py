@@ -34,7 +34,7 @@ MEASURES: dict[str, Measure] = {
         "F(θ)/F(θ*) − 1", lambda result: _floats(result, "objective") / result["optimum"] - 1, ".2e"
     ),
     "benefit": Measure("owners better off than alone without privacy", _benefit, ".1f", higher=True),
-    "clock": Measure("owner that answers", lambda result: np.array(result["visitors"], float), ".0f"),
+    "clock": Measure("owner that answers", lambda result: 1.0 + np.array(result["visitors"]), ".0f"),
     "loss": Measure("training loss", lambda result: _floats(result, "objective"), ".3f"),
     "slope": Measure("‖∇F‖ of the mean model", lambda result: _floats(result, "slope"), ".3f"),
 }
