@@ -237,14 +237,14 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
             keys, world.shards.counts
         )
         batch = None if sample is None else jax.vmap(_pick)(world.shards, sample)
-        return jax.lax.optimization_barrier((noise, batch)), fold(world.coin_keys, tick.step)
+        return (noise, batch), fold(world.coin_keys, tick.step)
 
     def step(state: State, given: tuple) -> tuple:
         tick, ((noise, batch), coins) = given
         context = _context(world, tick.step, tick.turn, coins)
         batch = _everything(world.shards) if batch is None else batch
         message, private = _over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
-        message = jax.lax.optimization_barrier(message)  # else XLA computes it anew for every neighbour
+        message = _once(message, tick.step)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
         public, info = _over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
         seen = Seen(state.public, message, context, tick.live)
@@ -364,7 +364,8 @@ def _in_blocks(step: Callable, draw: Callable, carry: PyTree, ticks: Tick, block
     whole = total // block * block
 
     def one_block(carry: PyTree, ticks: Tick) -> tuple:
-        return jax.lax.scan(step, carry, (ticks, jax.vmap(draw)(ticks)))
+        noise, *rest = jax.vmap(draw)(ticks)
+        return jax.lax.scan(step, carry, (ticks, (_once(noise, ticks.step[0]), *rest)))
 
     folded = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, block, *leaf.shape[1:]), ticks)
     carry, out = jax.lax.scan(one_block, carry, folded)
@@ -373,6 +374,19 @@ def _in_blocks(step: Callable, draw: Callable, carry: PyTree, ticks: Tick, block
         return carry, out
     carry, rest = one_block(carry, jax.tree.map(lambda leaf: leaf[whole:], ticks))
     return carry, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), out, rest)
+
+
+def _once(tree: PyTree, step: Array) -> PyTree:
+    """`tree`, computed once and stored, however many readers it has.
+
+    XLA copies cheap computations into each of their readers, behind barriers too, and takes a normal quantile for
+    cheap. What a loop starts from must be stored; this one never turns, as steps count from 1, which XLA cannot know.
+    """
+
+    def never(pair: tuple) -> tuple:
+        return pair[0] + 1, jax.tree.map(jnp.negative, pair[1])
+
+    return jax.lax.while_loop(lambda pair: pair[0] < 0, never, (step, tree))[1]
 
 
 _OWNER_AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
