@@ -98,12 +98,18 @@ def test_a_partition_that_heals(tmp_path, kind):
 
 
 @kinds
-def test_without_an_owner_that_never_comes_back_the_others_finish(tmp_path, kind):
+def test_without_an_owner_that_never_comes_back_the_others_finish_or_say_why_not(tmp_path, kind):
     toys = Toys(tmp_path, **KINDS[kind])
     with toys.network() as network:
         network.crash("owner-1", at=1.05)
         network.run(1000.0)
         assert len(network.machines) == len(toys.names) - 1
+        if kind in ("directed", "one peer"):  # their weight would drain away into the one that is gone
+            notes = [machine.status.note for machine in network.machines.values()]
+            assert any("owner-1 missed" in note for note in notes)
+            assert not any(machine.done for machine in network.machines.values())
+            toys.check(network)
+            return
         for machine in network.machines.values():
             assert machine.done
             hears = any(1 in hop.hears for hop in machine._view.hops)  # type: ignore[attr-defined]
@@ -120,7 +126,7 @@ def test_an_owner_that_comes_back_when_all_have_finished_asks_for_many_values_at
         back = network.now
         network.restart("owner-1")
         places = toys.gossip * (60 - network.machines["owner-1"].status.step)
-        network.run(1000.0)
+        network.run(2000.0)
         assert network.machines["owner-1"].status.step == 60
     assert places > 50
     assert network.now - back < 0.5 * places * toys.patience.retry

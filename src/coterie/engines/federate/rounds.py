@@ -6,7 +6,8 @@ sender's disk before it leaves, and whoever misses one asks for it, so that loss
 
 The run begins when everyone has come. From then on a neighbour that is silent for `patience.wait` (twice that,
 while it answers) is gone on without, until it speaks again; what it owes is made up later (`exchange`). An owner that
-hears nobody, or whose protocol cannot bear a missing value, pauses instead and says so.
+hears nobody, or whose protocol cannot bear a missing value, pauses instead and says so. Over links of one direction
+(push-sum) that is so after a few missing values of one owner.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from coterie.topologies.neighbourhood import Neighbourhood
 AHEAD = 16  # places: how far ahead of its own an owner keeps, and asks for, others' values
 _BEHIND = 8  # places: neighbours in step are never that far ahead, but for graphs of a very large diameter
 _TIDY = 64  # places between two prunings
+_BORNE = 3  # values of one owner that may be missing at a time where links have one direction
 _PUBLIC, _DEBTS, _VALUE = "public", "debts", "value"  # keys of the journal
 
 
@@ -220,7 +222,12 @@ class RoundsOwner:
         if self._place < self._view.joined or not (self._view.balanced or self._setting.debiased):
             return False
         waiting = [one for one in missing if not self._given_up(one)]
-        return not waiting and not self._alone()
+        return not waiting and not self._alone() and not self._draining(missing)
+
+    def _draining(self, missing: list[int]) -> list[int]:
+        """Of links of one direction, owners missed too often: what is sent to them does not come back, and with every
+        round less weight would be left among the others, until a step of the model outweighs the model."""
+        return [] if self._view.balanced else [one for one in missing if len(self._debts.of(one)) >= _BORNE]
 
     def _given_up(self, one: int) -> bool:
         peer, wait = self._peers[one], self._setting.patience.wait
@@ -378,6 +385,11 @@ class RoundsOwner:
                 notes.append("paused until all neighbours are heard: links of one direction, and no weights")
             elif self._alone() and all(self._given_up(one) for one in missing):
                 notes.append("paused: no neighbour is heard")
+            elif away := self._draining(missing):
+                names = ", ".join(self._setting.names[one] for one in away)
+                notes.append(
+                    f"paused: {names} missed {_BORNE} times, and the others' weight would drain away"
+                )
         if self._voice.spent:
             notes.append(f"mixes without releasing: {self._voice.spent}")
         if forgotten:
