@@ -33,7 +33,8 @@ def certificates_of(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
             plan.sizes,
             plan.releases,
             plan.charged or plan.noise_multiplier,
-            plan.extra or (None,) * len(plan.sizes),
+            # by its text, which has all numbers of an event: composed events cannot be hashed
+            map(repr, plan.extra or (None,) * len(plan.sizes)),
         )
     )
     found = {}
