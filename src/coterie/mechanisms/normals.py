@@ -9,8 +9,8 @@ any owner's noise for any round comes from (key, owner, round) alone. What diffe
   logarithm without branches (Cephes, `logf`). JAX takes log1p(-u²), which costs more, and loses digits near |u| = 1.
 
 Numbers agree with `jax.random.normal` to float tolerance. Measured on a CPU with AVX-512, normals a second of one
-core's time, blocks of 65,536: `jax.random.normal` 180 M, this 260 M, this where XLA may use 512-bit vectors
-(`WIDE`) 410 M; NumPy's SFC64 88 M. A GPU is bound by memory either way, and keeps the same numbers.
+core's time, blocks of 65,536: `jax.random.normal` 170 M, this 270 M, this where XLA may use 512-bit vectors
+(`WIDE`) 410 M; NumPy's SFC64 118 M. A GPU is bound by memory either way, and keeps the same numbers.
 """
 
 from __future__ import annotations
