@@ -35,7 +35,18 @@ from coterie.program import Shards
 DIM = 3
 _CONTEXT = mp.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["jax", "coterie.experiments.federation.outcome", "coterie.engines.federate.zenoh", "zenoh", "pandas"]
+    [
+        "coterie.engines.federate.zenoh",
+        "coterie.experiments.federation.outcome",
+        "cryptography.x509",
+        "dp_accounting",
+        "jax",
+        "networkx",
+        "pandas",
+        "scipy.optimize",
+        "scipy.stats",
+        "zenoh",
+    ]
 )
 
 
