@@ -22,7 +22,8 @@ from coterie.cli import app
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import prepare
-from coterie.experiments.run import AGREEMENT, run
+from coterie.experiments.run import run
+from coterie.experiments.training import AGREEMENT
 from coterie.problems.metrics import accuracy
 from coterie.protocols import build
 

@@ -14,12 +14,11 @@ from coterie.engines.federate.wire import Layout
 from coterie.experiments.federation.agreement import Agreement
 from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
 from coterie.experiments.settings import typed
+from coterie.experiments.training import AGREEMENT
 from coterie.problems.features import FeatureMap
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, Task, build
 from coterie.topologies.neighbourhood import Neighbourhood, neighbourhood
-
-AGREEMENT = 0.1  # disagreement that the gossip steps of a round leave, unless the agreement says how many
 
 
 @dataclass(frozen=True)
