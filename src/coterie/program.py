@@ -102,7 +102,9 @@ class Program(NamedTuple):
     schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public
     claim: Claim  # what the paper's theorem says of these settings
     aggregate: np.ndarray | None = None  # (owners,) weights of one sum that replaces the topology
-    learner: bool = False  # Visits: the register stays with a learner whom owners visit; else it walks among them
+    learner: bool = (
+        False  # Visits: the register stays with a learner whom owners visit; else it walks among them
+    )
     debiased: bool = False  # Rounds: messages carry their own weight, so that a share may arrive late
 
 

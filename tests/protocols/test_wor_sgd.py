@@ -41,7 +41,7 @@ def context(program: Program, step: int = 1, owner: int = 0, scale: float = 0.0)
 
 
 def numpy_sgd(x: np.ndarray, y: np.ndarray, batch: int, step, strength: float, radius: float) -> np.ndarray:
-    """Plain one-pass SGD on logistic loss with projection, in float64: the last w, or with a penalty the mean of all."""
+    """Plain one-pass SGD on logistic loss with projection, in float64: the last w; with a penalty the mean of all."""
     w, every = np.zeros(x.shape[1]), []
     for t, first in enumerate(range(0, len(x), batch), start=1):
         bx, by = x[first : first + batch].astype(float), y[first : first + batch].astype(float)
