@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import audit, dual_averaging, mlp, owners, repeats, softmax, spmd, startup
+from benchmarks import audit, dual_averaging, federate, mlp, owners, repeats, softmax, spmd, startup
 from benchmarks.timing import Row
 
 CASES = {
@@ -19,7 +19,7 @@ CASES = {
     "many owners": (owners.rows,),
     "what a user waits for": (startup.rows,),
 }
-TABLES = {"audits": audit.table, "several processes": spmd.table}
+TABLES = {"audits": audit.table, "several processes": spmd.table, "real owners": federate.table}
 REFUSED = (
     "Peers that cannot do this work. **gossipy** (gossip learning): not on the package index, where that name "
     "is a chat client. **Flower**'s simulation: rounds between a server and clients, without gossip; its `LocalDpMod` "

@@ -52,10 +52,8 @@ CASES = (
 def table() -> list[str]:
     """The section of RESULTS.md."""
     lines = [
-        "## Real owners: one process each, mutual TLS, ledgers on the disk",
-        "",
-        "Dual averaging, one gossip step a round. Least bytes: the model's numbers to each neighbour. "
-        "Bytes are frames as handed to the transport; TLS adds about 30 bytes to each.",
+        "One process each, mutual TLS, ledgers on the disk. Dual averaging, one gossip step a round. Least bytes: the "
+        "model's numbers to each neighbour. Bytes are frames as handed to the transport; TLS adds about 30 to each.",
         "",
         "| network | parameters | rounds a second | owner-rounds a second | bytes sent / least | memory of a node |",
         "|---|---:|---:|---:|---:|---:|",
