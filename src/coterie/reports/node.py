@@ -7,6 +7,8 @@ from typing import Any
 from coterie.reports.html import head, pairs, section
 from coterie.reports.markup import Markup, join, name, number, percent, tag
 
+_LISTED = 8  # columns that are named; agreement.json has all
+
 
 def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
     """`found`: the summary of the run; `agreement`: what all parties agreed on."""
@@ -73,10 +75,21 @@ def _network(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
 
 
 def _agreement(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
+    schema = agreement["schema"]
+    columns = list(schema["columns"])
     rows: dict[str, object] = {"run": tag("code", found["run"])}
-    rows |= {key: str(value) for key, value in agreement["terms"].items()}
-    rows |= {f"columns of {agreement['schema']['target']!r}": ", ".join(agreement["schema"]["columns"])}
-    return pairs(rows)
+    rows |= {key: _setting(value) for key, value in agreement["terms"].items()}
+    rows["target"] = schema["target"]
+    rows["columns"] = f"{len(columns)}: {', '.join(columns[:_LISTED])}" + (
+        " …" if len(columns) > _LISTED else ""
+    )
+    return pairs(rows, "short")
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items()) or "none"
+    return str(value)
 
 
 def _value(value: float | str) -> str:
