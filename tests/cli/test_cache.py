@@ -15,9 +15,11 @@ PROGRAM = """
 import jax, jax.numpy as jnp
 from coterie.cli._cache import keep_compiled
 print(keep_compiled())
-def step(x, _):
-    return jnp.sin(x @ x), None
-print(jax.jit(lambda x: jax.lax.scan(step, x, None, length=50)[0])(jnp.ones((9, 9))).shape)
+def long(x):  # to compile: what is quickly compiled is not kept
+    for _ in range(200):
+        x = jnp.sin(x @ x)
+    return x
+print(jax.jit(long)(jnp.ones((9, 9))).shape)
 """
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 Tell = Callable[[str, int, int], None]  # (what, done, of); of = 0 where the length is unknown
 
@@ -16,6 +19,41 @@ _PAUSE = 10.0  # seconds between two lines of a log
 @contextmanager
 def progress() -> Iterator[Tell]:
     """Yield the function to tell. The bar is gone at the end, so that an error stands alone."""
+    with _interruptible() as pressed, _shown() as tell:
+
+        def heard(what: str, done: int, of: int) -> None:
+            if pressed():
+                raise KeyboardInterrupt
+            tell(what, done, of)
+
+        yield heard
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C came: raised as ever, and remembered, for compilers that run Python may swallow it once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    came: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    if before is not signal.default_int_handler:  # somebody else listens, or nobody shall
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _shown() -> Iterator[Tell]:
     if not sys.stderr.isatty():
         yield _log()
         return
