@@ -14,7 +14,8 @@ from jax.sharding import PartitionSpec as Spec
 
 from coterie._types import Array, PyTree
 from coterie.engines import simulate as one
-from coterie.engines.simulate import Static, Tick, World
+from coterie.engines.schedule import Tick
+from coterie.engines.simulate import Static, World
 from coterie.program import Program, Rounds, Shards, Visits
 from coterie.topologies.crossing import held, spread
 from coterie.topologies.mixing import AXIS, Mixer

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
+from coterie.engines.blocks import in_blocks, once
+from coterie.engines.schedule import Tick, ticks_of
 from coterie.errors import InputError
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
@@ -62,15 +64,6 @@ class Seen(NamedTuple):
     live: Array  # () bool: Visits, whether the visitor spoke
 
 
-class Tick(NamedTuple):
-    """One step's public schedule; Rounds use only `step` and `turn`."""
-
-    step: Array
-    turn: Array
-    owner: Array
-    live: Array
-
-
 def simulate(
     program: Program,
     shards: Shards,
@@ -89,7 +82,7 @@ def simulate(
     """
     static = compile_key(program, shards, mixer, _message if transcript else None)
     world = build_world(program, shards, mixer, seed)
-    ticks, turns = _ticks(program)
+    ticks, turns = ticks_of(program)
     total = len(ticks.step)
     every = min(every or total, total)
     advance = _advance_rounds if isinstance(program.functions, Rounds) else _advance_visits
@@ -133,7 +126,7 @@ def play(
     """
     static = compile_key(program, shards, mixer, watch)
     world = build_world(program, shards, mixer, 0)._replace(aside=aside)
-    ticks, _ = _ticks(program)
+    ticks, _ = ticks_of(program)
     visits = isinstance(program.functions, Visits)
     block = _block_length(static, shards, len(ticks.step), visits, len(seeds))
     with jax.threefry_partitionable(False):
@@ -174,27 +167,6 @@ def build_world(program: Program, shards: Shards, mixer: Mixer | None, seed: int
 def _keys(seed: Array, owners: int) -> dict[str, Array]:
     streams = {"noise_keys": noises.NOISE, "sampling_keys": noises.SAMPLING, "coin_keys": noises.COINS}
     return {name: noises.owner_keys(seed, stream, owners) for name, stream in streams.items()}
-
-
-def _ticks(program: Program) -> tuple[Tick, np.ndarray]:
-    """The public schedule. An owner that has made all its releases stays silent for the rest of the visits."""
-    releases = np.asarray(program.plan.releases)
-    if isinstance(program.functions, Rounds):
-        rounds = int(program.schedule)
-        if rounds < 1 or rounds > releases.min():
-            raise InputError(
-                f"rounds={rounds}: must be between 1 and the plan's {releases.min()} releases an owner."
-            )
-        step = jnp.arange(1, rounds + 1, dtype=jnp.int32)
-        return Tick(step, step - 1, step - 1, jnp.ones(rounds, bool)), np.full(len(releases), rounds)
-    owner = np.asarray(program.schedule, np.int32)
-    turn = np.zeros(len(owner), np.int32)
-    for one in np.unique(owner):
-        turn[owner == one] = np.arange((owner == one).sum())
-    live = turn < releases[owner]
-    step = jnp.arange(1, len(owner) + 1, dtype=jnp.int32)
-    turns = np.bincount(owner[live], minlength=len(releases))
-    return Tick(step, jnp.asarray(turn), jnp.asarray(owner), jnp.asarray(live)), turns
 
 
 def _block_length(static: Static, shards: Shards, every: int, visits: bool, games: int = 1) -> int:
@@ -244,13 +216,13 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
         context = _context(world, tick.step, tick.turn, coins)
         batch = _everything(world.shards) if batch is None else batch
         message, private = _over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
-        message = _once(message, tick.step)  # else XLA computes it anew for every neighbour
+        message = once(message, tick.step)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
         public, info = _over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
         seen = Seen(state.public, message, context, tick.live)
         return State(public, private), (info, _kept(static, world, seen))
 
-    return _in_blocks(step, draw, carry, ticks, block)
+    return in_blocks(step, draw, carry, ticks, block)
 
 
 def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick) -> tuple:
@@ -284,7 +256,7 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
         register = jax.tree.map(partial(jnp.where, tick.live), settled, register)
         return (register, everyones), (info, _kept(static, world, Seen(query, message, context, tick.live)))
 
-    return _in_blocks(step, draw, carry, ticks, block)
+    return in_blocks(step, draw, carry, ticks, block)
 
 
 def _condensed(static: Static, world: World) -> PyTree | None:
@@ -356,37 +328,6 @@ def _message(seen: Seen, shards: Shards, aside: PyTree) -> PyTree:
     """The watcher that keeps the transcript."""
     del shards, aside
     return seen.message
-
-
-def _in_blocks(step: Callable, draw: Callable, carry: PyTree, ticks: Tick, block: int) -> tuple:
-    """Scan over blocks; in each, draw all randomness at once, then scan over its steps."""
-    total = ticks.step.shape[0]
-    whole = total // block * block
-
-    def one_block(carry: PyTree, ticks: Tick) -> tuple:
-        noise, *rest = jax.vmap(draw)(ticks)
-        return jax.lax.scan(step, carry, (ticks, (_once(noise, ticks.step[0]), *rest)))
-
-    folded = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, block, *leaf.shape[1:]), ticks)
-    carry, out = jax.lax.scan(one_block, carry, folded)
-    out = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), out)
-    if whole == total:
-        return carry, out
-    carry, rest = one_block(carry, jax.tree.map(lambda leaf: leaf[whole:], ticks))
-    return carry, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), out, rest)
-
-
-def _once(tree: PyTree, step: Array) -> PyTree:
-    """`tree`, computed once and stored, however many readers it has.
-
-    XLA copies cheap computations into each of their readers, behind barriers too, and takes a normal quantile for
-    cheap. What a loop starts from must be stored; this one never turns, as steps count from 1, which XLA cannot know.
-    """
-
-    def never(pair: tuple) -> tuple:
-        return pair[0] + 1, jax.tree.map(jnp.negative, pair[1])
-
-    return jax.lax.while_loop(lambda pair: pair[0] < 0, never, (step, tree))[1]
 
 
 _OWNER_AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from coterie.engines import simulate as one
 from coterie.engines.layout import Parts, advance, everyones, laid_out, models, start
 from coterie.engines.processes import check_agreement, losing
 from coterie.engines.resuming import Past
-from coterie.engines.simulate import Tick
+from coterie.engines.schedule import Tick, ticks_of
 from coterie.program import Program, Shards, Trace
 from coterie.topologies.mixing import Mixer
 
@@ -45,7 +45,7 @@ def spmd(
     from there, on any number of devices. `settings` is what the caller wants to be equal for that, beside the rest.
     """
     mark = checkpoint.digest(program, shards, mixer, (seed, every, transcript, settings))
-    ticks, turns = one._ticks(program)
+    ticks, turns = ticks_of(program)
     total = len(ticks.step)
     every = min(every or total, total)
     with losing(), jax.threefry_partitionable(False):  # as `simulate` does

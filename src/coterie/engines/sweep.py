@@ -15,7 +15,8 @@ import numpy as np
 
 from coterie._types import PyTree
 from coterie.engines import simulate as one
-from coterie.engines.simulate import Static, Tick, World
+from coterie.engines.schedule import Tick, ticks_of
+from coterie.engines.simulate import Static, World
 from coterie.errors import InputError
 from coterie.mechanisms.normals import WIDE
 from coterie.program import Program, Rounds, Shards, Visits
@@ -78,7 +79,7 @@ def sweep(
     spread, *worlds = _stacked(
         [one.build_world(lane.program, shards, lane.mixer, lane.seed) for lane in lanes]
     )
-    ticks, _ = one._ticks(first.program)
+    ticks, _ = ticks_of(first.program)
     total = len(ticks.step)
     visits = isinstance(static.functions, Visits)
     block = one._block_length(static, shards, min(every, total), visits, len(lanes))
