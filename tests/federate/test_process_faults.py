@@ -57,6 +57,10 @@ def sound(trial: Trial) -> None:
             assert ledger.spent().epsilon <= planned.task.epsilon[at] + 1e-9
         assert np.isfinite(trial.model(name)).all()
         assert "Traceback" not in trial.log(name)
+        for file in (
+            trial.place(name) / "result"
+        ).iterdir():  # they hold a metric that nothing was charged for
+            assert file.stat().st_mode & 0o077 == 0
 
 
 def test_owners_are_killed_fifty_times_and_the_run_completes(tmp_path, trials):

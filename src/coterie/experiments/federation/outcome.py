@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from coterie.accounting.plans import certificates_of
+from coterie.errors import InputError
 from coterie.experiments.federation.node import Outcome
 from coterie.problems.metrics import metric_for
 
@@ -71,19 +72,31 @@ def own_metric(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def write(outcome: Outcome, folder: Path) -> Path:
-    """The model (one array for each leaf), result.json and report.html; readable by the owner alone."""
+    """The model (one array for each leaf), result.json and report.html.
+
+    Guarantee: readable by the owner alone, also in a folder that others may read: the metric on its own records is
+    in them, and nothing was charged for it.
+    """
     from coterie.reports.node import page
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if outcome.model is not None:
-        np.savez(folder / "model.npz", *(np.asarray(leaf) for leaf in jax.tree.leaves(outcome.model)))
     found = summary(outcome) | {"out": str(folder)}
-    (folder / "report.html").write_text(
-        page(found, outcome.collaboration.agreement.to_json()), encoding="utf-8"
-    )
-    draft = folder / ".result.json"
-    draft.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
-    os.replace(draft, folder / "result.json")
+    before = os.umask(0o077)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if outcome.model is not None:
+            np.savez(folder / "model.npz", *(np.asarray(leaf) for leaf in jax.tree.leaves(outcome.model)))
+        (folder / "report.html").write_text(
+            page(found, outcome.collaboration.agreement.to_json()), encoding="utf-8"
+        )
+        draft = folder / ".result.json"
+        draft.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+        os.replace(draft, folder / "result.json")
+    except OSError as error:
+        raise InputError(
+            f"out={str(folder)!r}: cannot be written ({error.strerror}). Start the node again with another --out."
+        ) from error
+    finally:
+        os.umask(before)
     return folder
 
 
