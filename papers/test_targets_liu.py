@@ -23,7 +23,6 @@ from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import prepare
 from coterie.experiments.run import run
-from coterie.experiments.training import AGREEMENT
 from coterie.problems.metrics import accuracy
 from coterie.protocols import build
 
@@ -71,7 +70,7 @@ def five_seeds(data: str, records: int) -> None:
     prepared = prepare(Experiment(data=data, owners=10, delta=1 / records**2), data_dir())
     task = prepared.task
     program = build("dual_averaging", task, {}, "certified")
-    mixer = topologies.mixer(task.topology, topologies.gossip_steps_for(task.topology, AGREEMENT))
+    mixer = topologies.mixer(task.topology, topologies.gossip_steps_for(task.topology))
     found = []
     for seed in range(5):
         model = simulate(program, prepared.shards, mixer, seed=seed).model.mean(axis=0)

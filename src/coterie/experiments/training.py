@@ -23,7 +23,6 @@ from coterie.protocols import PROTOCOLS, build
 ENGINES = ("simulate", "spmd")
 POINTS = 25  # how often a run looks at its metric, where looking is cheap
 LOOKED = 1 << 30  # at most about so many scores of test rows in all looks together
-AGREEMENT = 0.1  # default gossip: steps enough to bring disagreement down to this in each round
 
 Tell = Callable[[str, int, int], None]
 
@@ -56,7 +55,7 @@ def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     program = build(experiment.protocol, task, settings, experiment.calibration)
     gossip = experiment.gossip_steps
     if gossip is None:
-        gossip = topologies.gossip_steps_for(task.topology, AGREEMENT)
+        gossip = topologies.gossip_steps_for(task.topology)
     mixer = topologies.mixer(task.topology, gossip)
     if program.aggregate is not None:
         gossip, mixer = 1, topologies.aggregate(program.aggregate)

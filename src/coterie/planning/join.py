@@ -18,10 +18,10 @@ from coterie.errors import InputError
 from coterie.planning.candidates import candidates
 from coterie.planning.constants import Constants, from_public_rows
 from coterie.planning.public import Collaboration, problem_for
-from coterie.planning.search import AGREEMENT, Plan, forecast, plan
+from coterie.planning.search import Plan, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
-from coterie.topologies import TOPOLOGIES
+from coterie.topologies import AGREEMENT, TOPOLOGIES
 
 FOLDS = 5
 FEWEST = 20  # records below which held-out losses say nothing

@@ -17,7 +17,6 @@ from coterie.planning.dynamics import Excess, excess
 from coterie.program import Program, Rounds
 from coterie.protocols import Task, build
 
-AGREEMENT = 0.1  # gossip steps are as many as bring disagreement down to this in a round, as in `coterie run`
 USEFUL = 0.8  # of what knowing nothing costs: a forecast above it promises nothing
 _FEWEST = 5  # rounds
 OFF = 1.7  # how far the stand-in itself is taken to be off, either way: see docs/planning.md for what was measured
@@ -155,7 +154,7 @@ def _gossip(task: Task, usable: tuple[str, ...]) -> tuple[int, float]:
     """Gossip steps a round, and what they leave of a disagreement."""
     if task.owners == 1 or not {"dual_averaging", "push_sum"} & set(usable):
         return 1, 0.0
-    steps = topologies.gossip_steps_for(task.topology, AGREEMENT)
+    steps = topologies.gossip_steps_for(task.topology)
     return steps, topologies.contraction(task.topology, steps)
 
 

@@ -1,12 +1,13 @@
 """Who talks to whom: graphs in, sparse weighted schedules out; what they do to disagreement is computed."""
 
 from coterie.topologies.catalogue import TOPOLOGIES, build
-from coterie.topologies.gossip import contraction, gossip_steps_for, messages_per_round
+from coterie.topologies.gossip import AGREEMENT, contraction, gossip_steps_for, messages_per_round
 from coterie.topologies.mixing import Mixer, aggregate, identity, mixer
 from coterie.topologies.topology import Topology, check_gossip, check_push_sum, from_graphs
 from coterie.topologies.weights import WEIGHTS, Edges, column_stochastic, metropolis, uniform
 
 __all__ = [
+    "AGREEMENT",
     "TOPOLOGIES",
     "WEIGHTS",
     "Edges",

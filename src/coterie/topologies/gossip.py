@@ -14,6 +14,7 @@ from coterie.errors import InputError
 from coterie.topologies import spectrum
 from coterie.topologies.topology import Topology
 
+AGREEMENT = 0.1  # where nobody says how often to gossip: disagreement left by a round's steps, at most
 _CONNECTED = 1e-12  # a second eigenvalue nearer to 1 means owners that never agree, up to rounding
 _FLAT = 1e-9  # an eigenvalue range this narrow has nothing to accelerate
 _MOST = 100_000  # gossip steps a round; nobody can mean more
@@ -69,7 +70,7 @@ def contraction(topology: Topology, gossip_steps: int = 1, accelerate: bool = Tr
     )
 
 
-def gossip_steps_for(topology: Topology, target: float, accelerate: bool = True) -> int:
+def gossip_steps_for(topology: Topology, target: float = AGREEMENT, accelerate: bool = True) -> int:
     """Smallest number of gossip steps a round whose contraction is at most `target`.
 
     >>> from coterie.topologies import build

@@ -14,7 +14,6 @@ from coterie.engines.federate.wire import Layout
 from coterie.experiments.federation.agreement import Agreement
 from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
 from coterie.experiments.settings import typed
-from coterie.experiments.training import AGREEMENT
 from coterie.problems.features import FeatureMap
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, Task, build
@@ -54,7 +53,7 @@ class Collaboration:
     def gossip_steps(self) -> int:
         """Gossip steps in a round."""
         given = self.agreement.experiment.gossip_steps
-        return topologies.gossip_steps_for(self.task.topology, AGREEMENT) if given is None else given
+        return topologies.gossip_steps_for(self.task.topology) if given is None else given
 
     def view(self, owner: int) -> Neighbourhood:
         """Whom an owner hears and tells, in a protocol of rounds over the topology."""

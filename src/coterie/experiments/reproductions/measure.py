@@ -26,7 +26,6 @@ from coterie.protocols import Task, build
 from coterie.topologies import aggregate, gossip_steps_for, mixer
 
 LANES = 15  # runs side by side: enough to share every pass over the records, few enough to save often
-AGREEMENT = 0.1  # as `coterie run`
 _SLOPE_ROWS = 5_000  # of the training rows, for networks
 
 Steps = Callable[[int, int], None]
@@ -54,7 +53,7 @@ def _lane(cell: Cell, task: Task, case: Case) -> Lane:
         return Lane(program, aggregate(program.aggregate), cell.seed)
     if not isinstance(program.schedule, int):
         return Lane(program, None, cell.seed)
-    gossip = gossip_steps_for(task.topology, AGREEMENT) if cell.gossip is None else cell.gossip
+    gossip = gossip_steps_for(task.topology) if cell.gossip is None else cell.gossip
     return Lane(program, mixer(task.topology, gossip), cell.seed)
 
 
