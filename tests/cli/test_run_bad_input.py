@@ -51,6 +51,7 @@ def refused(here, *arguments, names: tuple[str, ...]) -> None:
         (["--owners", "0"], ("owners=0",)),
         (["--owners", "30000"], ("owners=30000", "27530 records")),
         (["--gossip-steps", "0"], ("gossip_steps=0",)),
+        (["--microbatch", "0"], ("microbatch=0", ">= 1")),
         (["--seed", "-1"], ("seed=-1",)),
         (["--seed", "4294967295"], ("seed=4294967295",)),
         (["--set", "rounds"], ("'rounds'", "KEY=VALUE")),

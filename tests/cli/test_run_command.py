@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from cli_world import HOSPITALS, coterie, on
 
+from coterie.experiments.experiment import read_toml
+from coterie.experiments.prepare import prepare
 from coterie.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +104,18 @@ def test_options_override_the_file_and_another_seed_is_another_run(ran, tmp_path
     assert (out / "trace.csv").read_bytes() != (ran.out / "trace.csv").read_bytes()
     written = tomllib.loads((out / "experiment.toml").read_text())
     assert (written["seed"], written["epsilon"], written["settings"]) == (3, [2.0], {"rounds": 5})
+
+
+def test_records_in_parts_are_the_same_run_to_float_tolerance(ran, tmp_path):
+    out = tmp_path / "parts"
+    done = coterie("run", ran.out / "experiment.toml", "--microbatch", 3, "--json", "--out", out)
+    assert done.status == 0, done.stderr
+    assert done.json["privacy"] == ran.json["privacy"]
+    traces = [np.genfromtxt(folder / "trace.csv", delimiter=",", skip_header=1) for folder in (ran.out, out)]
+    np.testing.assert_allclose(*traces, rtol=1e-4, atol=1e-6)
+    written = tomllib.loads((out / "experiment.toml").read_text())
+    assert written["microbatch"] == 3
+    assert prepare(read_toml(out / "experiment.toml")).task.problem.microbatch == 3
 
 
 def test_budgets_from_a_file_go_by_name(visits, tmp_path):

@@ -22,6 +22,7 @@ EXPERIMENTS = st.builds(
     target=st.none() | st.text(),
     owners=st.none() | st.integers(1, 10**6),
     gossip_steps=st.none() | st.integers(1, 99),
+    microbatch=st.none() | st.integers(1, 99),
     epsilon=BUDGETS,
     delta=NUMBERS,
     strength=NUMBERS,

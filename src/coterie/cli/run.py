@@ -58,6 +58,9 @@ def run(
     engine: Annotated[
         str | None, typer.Option(help="simulate, or spmd: over devices, processes and hosts.")
     ] = None,
+    microbatch: Annotated[
+        int | None, typer.Option(help="Records of an owner worked on at once: memory and speed only.")
+    ] = None,
     processes: Annotated[int, typer.Option(help="spmd: how many processes, started here.")] = 1,
     coordinator: Annotated[
         str | None, typer.Option(help="spmd over hosts: HOST:PORT of process 0. Start each process yourself.")

@@ -38,6 +38,7 @@ class Experiment:
     delta: float = 1e-5
     calibration: str = "certified"
     engine: str = "simulate"
+    microbatch: int | None = None  # records of an owner worked on at once: memory and speed, not the result
     seed: int = 0
     sweep: str | None = None  # "epsilon": also simulate other budgets, for the picture of accuracy over ε
     settings: dict[str, Any] = field(default_factory=dict)  # the protocol's own
@@ -118,6 +119,7 @@ _OTHERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "owners": _WHOLE,
     "hidden": _WHOLE,
     "gossip_steps": _WHOLE,
+    "microbatch": _WHOLE,
     "seed": _WHOLE,
     "strength": _NUMBER,
     "l1": _NUMBER,

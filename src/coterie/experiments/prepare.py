@@ -104,7 +104,8 @@ def problem_of(experiment: Experiment, table: Table, dim: int) -> Problem:
     model: Model = linear(dim, loss.outputs)
     if experiment.model == "two_layer":
         model = two_layer(dim, _check.count("hidden", experiment.hidden), loss.outputs)
-    return Problem(model, loss, penalty)
+    parts = experiment.microbatch
+    return Problem(model, loss, penalty, None if parts is None else _check.count("microbatch", parts))
 
 
 def _penalty(experiment: Experiment) -> Penalty:
