@@ -17,13 +17,14 @@ from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.experiments import reproductions
 from coterie.experiments.reproductions import cache as caches
+from coterie.experiments.reproductions import cases, runner
 from coterie.experiments.reproductions import measure as measures
-from coterie.experiments.reproductions import runner
 from coterie.experiments.reproductions.cases import case, task
 from coterie.experiments.reproductions.measure import _lane
 from coterie.experiments.reproductions.orderings import judge
 from coterie.experiments.reproductions.page import section
 from coterie.experiments.reproductions.spec import Cell, Data, Entry, Fit, Ordering, Paper, View
+from coterie.problems import datasets
 from coterie.topologies import mixer
 
 DATA = Data(name="census", owners=3, rows=300, test=200, strength=1e-3)
@@ -84,6 +85,26 @@ def test_a_lane_is_the_run_that_simulate_makes():
         alone = simulate(lane.program, found.shards, mixer(topology), seed=lane.seed).model
         np.testing.assert_allclose(got, np.asarray(alone), rtol=1e-4, atol=1e-5)
     assert np.ptp(looks[-1], axis=0).max() > 1e-3  # budgets and seeds do differ
+
+
+def test_targets_are_counted_from_the_mean_of_public_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    table = replace(
+        datasets.load("census"),
+        task="regression",
+        y=rng.normal(size=300) + 5,
+        y_test=np.r_[9.0, 1.0, 3.0],
+        classes=(),
+    )
+    monkeypatch.setattr(cases, "load", lambda name, data_dir: table)
+    cases._mapped.cache_clear()
+    words = ("ball", -1.0, 1.0, False, 2, False)
+    (as_is, *_), (centred, *_) = (cases._mapped("made up", None, (*words, on)) for on in (False, True))
+    cases._mapped.cache_clear()
+    np.testing.assert_array_equal(
+        centred.y_test, [7.0, -1.0, 1.0]
+    )  # the last two are public: their mean is 2
+    np.testing.assert_allclose(as_is.y - centred.y, 2.0)  # and nothing of the private ones was looked at
 
 
 def test_a_sweep_compiles_once(monkeypatch):
@@ -269,6 +290,13 @@ def test_the_published_bound_is_fitted_on_the_cost_of_noise():
     assert found["first"] == pytest.approx(2.0, rel=1e-3)
     assert found["second"] == pytest.approx(5e5, rel=1e-3)
     assert found["error"] < 1e-6
+    # The smallest budget has reached the edge of Θ.
+    edge = {x: [min(y, 0.5)] for x, y in cost.items()}
+    view = made_up("psi", {"noisy": edge, "silent": {1.0: [0.01]}})
+    fits = [Fit("", "made up", "noisy", "silent", 3, (0.0, 1.0), least) for least in (0.0, 1.0)]
+    whole, part = runner._fits(tuple(fits), {"made up": view})
+    assert whole["second"] < 3e5
+    assert part["second"] == pytest.approx(5e5, rel=1e-3)
     silent = made_up("psi", {"noisy": {1.0: [0.01]}, "silent": {1.0: [0.01]}})
     assert (
         runner._fits((Fit("none", "made up", "noisy", "silent", 3, (0.0, 1.0)),), {"made up": silent}) == []

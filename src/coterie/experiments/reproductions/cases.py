@@ -53,8 +53,11 @@ class Case(NamedTuple):
 @lru_cache(maxsize=2)
 def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.ndarray, np.ndarray, float]:
     """A table, its rows and test rows after the features, and the features' norm."""
-    steps, low, intercept, surface, public, constant = words
+    steps, low, intercept, surface, public, constant, centred = words
     table = load(name, data_dir)
+    if centred:
+        mean = table.y_test[-public:].mean()
+        table = replace(table, y=table.y - mean, y_test=table.y_test - mean)
     declared = None
     if public:
         declared = features.PublicRows(
@@ -97,7 +100,7 @@ def case(data: Data, data_dir: Path | None = None) -> Case:
 
 def _records(data: Data, data_dir: Path | None) -> tuple:
     """The table, its mapped test rows and features' norm; which rows are used, and those as features and targets."""
-    words = (data.features, data.low, data.intercept, data.surface, data.public, data.constant)
+    words = (data.features, data.low, data.intercept, data.surface, data.public, data.constant, data.centred)
     table, x, x_test, norm = _mapped(data.name, data_dir, words)
     chosen = _rows(data, len(table.y))
     return table, x_test, norm, chosen, x[chosen], table.y[chosen]

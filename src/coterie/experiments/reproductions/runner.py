@@ -108,7 +108,11 @@ def _fits(fits: tuple[Fit, ...], views: dict[str, Any]) -> list[dict[str, Any]]:
         noisy = [
             (point, number(point["mean"]) - silent[0]) for point in points if point["series"] == fit.series
         ]
-        runs = [Past(point["records"], (point["x"],) * fit.owners, cost) for point, cost in noisy if cost > 0]
+        runs = [
+            Past(point["records"], (point["x"],) * fit.owners, cost)
+            for point, cost in noisy
+            if cost > 0 and point["x"] >= fit.least
+        ]
         if len(runs) < 2:
             continue
         cost = cost_of_privacy(runs, published=False)

@@ -27,6 +27,7 @@ class Data:
         0  # how many test rows, the last ones, are declared public: pca and bounds are fitted on them
     )
     constant: bool = False  # append a constant column after the features
+    centred: bool = False  # targets of a regression are counted from the mean of the public rows'
     loss: str = "logistic"
     penalty: str = "l2"
     strength: float = 0.0
@@ -66,7 +67,8 @@ class Entry(NamedTuple):
 class Fit(NamedTuple):
     """The published bound (c̄₁/n) √Σ ε⁻² + (c̄₂/n²) Σ ε⁻², fitted on a series' cost over the same run without noise.
 
-    `over`: a view over ε with N owners; `published`: the paper's two constants.
+    `over`: a view over ε with N owners; `published`: the paper's two constants. Budgets below `least` are left out:
+    there the edge of Θ stops the noise, and its cost no longer grows with ε⁻².
     """
 
     words: str
@@ -75,6 +77,7 @@ class Fit(NamedTuple):
     silent: str
     owners: int
     published: tuple[float, float]
+    least: float = 0.0
 
 
 class View(NamedTuple):
