@@ -264,9 +264,9 @@ def _claim(task: Task, plan: ReleasePlan) -> Claim:
         return stated(task, None, SOURCE, "no noise: the theorem does not speak of it")
     # The theorem divides by the smallest owner's q; where owners' noises differ, each is read with its own.
     sampled = isinstance(plan.sampler, FixedSize)
-    factor = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta))
+    factor, smallest = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta)), min(task.sizes)
     epsilon = max(
-        factor * plan.sampler.expected(size) / (z * (min(task.sizes) if sampled else size))
+        factor * plan.sampler.expected(size) / (z * (smallest if sampled else size))
         for z, size in zip(plan.noise_multiplier, plan.sizes)
     )
     covered = epsilon <= 1 and task.delta <= 1 / 3
