@@ -101,3 +101,13 @@ def test_noise_is_a_function_of_key_owner_and_round() -> None:
 
     block = jax.jit(jax.vmap(jax.vmap(one, (0, None)), (None, 0)))(jnp.arange(6), jnp.arange(1, 5))
     np.testing.assert_allclose(block[2, 4], one(4, 3), rtol=1e-6, atol=1e-7)
+
+
+def test_words_do_not_depend_on_how_many_are_asked_for() -> None:
+    key = jax.random.key(5)
+    all_ = np.asarray(normals.words(key, 4097))
+    for count in (1, 2, 7, 4096):
+        assert np.array_equal(normals.words(key, count), all_[:count])
+    assert len(np.unique(all_)) == len(all_)
+    ones = np.unpackbits(all_.view(np.uint8)).mean()
+    assert abs(ones - 0.5) < FAR * 0.5 / np.sqrt(32 * len(all_))

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, FullBatch, OnePass, Poisson, ReleasePlan
+from coterie.mechanisms import FixedSize, FullBatch, OnePass, Poisson, ReleasePlan, normals
 from coterie.mechanisms.noise import spec, unit_noise
 
 ROWS, COUNT, DRAWS = 12, 9, 4000
@@ -54,6 +54,25 @@ def test_poisson_cap_keeps_a_uniform_subset():
     assert hits.sum(1).max() == 2
     share = hits[:, :COUNT].mean(0)
     assert np.abs(share - share.mean()).max() <= 6 * np.sqrt(share.mean() / DRAWS)
+
+
+@pytest.mark.parametrize("sampler", [FixedSize(3), Poisson(0.4, 5), Poisson(0.4, ROWS)])
+def test_a_draw_does_not_depend_on_padding(sampler):
+    """So that an owner draws the same records beside larger owners as alone."""
+    for seed in range(20):
+        near, far = (
+            sampler.draw(jax.random.key(seed), rows, jnp.int32(COUNT), jnp.int32(0)) for rows in (COUNT, 64)
+        )
+        chosen = [set(np.asarray(one.positions)[np.asarray(one.mask) > 0].tolist()) for one in (near, far)]
+        assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize(("rate", "drawn"), [(1e-10, 0), (1.5 * 2.0**-30, 1), (2.5 * 2.0**-30, 2), (1.0, 8)])
+def test_poisson_never_draws_more_often_than_it_is_charged_for(monkeypatch, rate, drawn):
+    """The smallest eight of 2^30 lots: those below the rate, rounded down, so at most rate × 2^30 of them."""
+    monkeypatch.setattr(normals, "words", lambda key, count: jnp.arange(count, dtype=jnp.uint32) << 2)
+    found = Poisson(rate, 8).draw(jax.random.key(0), 8, jnp.int32(8), jnp.int32(0))
+    assert float(found.mask.sum()) == drawn <= max(rate * 2.0**30, 0)
 
 
 def test_events_say_what_is_drawn():

@@ -53,6 +53,14 @@ def laplace(key: Array, count: int) -> Array:
     return jnp.sign(uniform) * _log(1.0 - jnp.abs(uniform))
 
 
+def words(key: Array, count: int) -> Array:
+    """(count,) uniform uint32. Each follows from the key and its place alone, however many are asked for."""
+    pair = jnp.arange((count + 1) // 2, dtype=jnp.uint32)
+    data = jax.random.key_data(key)
+    both = _threefry(data[0], data[1], pair, jnp.zeros_like(pair))
+    return jnp.stack(both, axis=1).reshape(-1)[:count]
+
+
 def _uniform(key: Array, count: int, least: np.float32) -> Array:
     """Uniform numbers of [least, 1), 23 bits each."""
     significand = (_bits(key, count) >> jnp.uint32(9)) | jnp.uint32(0x3F800000)

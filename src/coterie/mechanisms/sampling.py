@@ -6,6 +6,7 @@ hidden inside the owner; the batch's size is never used, only the public `expect
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -15,11 +16,16 @@ import jax.numpy as jnp
 from coterie import _check
 from coterie._types import Array
 from coterie.errors import InputError
+from coterie.mechanisms import normals
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-_NEVER = 2.0  # larger than any uniform draw: padding rows are never among the smallest
+_BITS = 30  # of a record's lot; two records with equal lots (n / 2^30 of them) are told apart by their place
+_FIRST = (
+    0x00800000  # a lot is compared as the float32 with these bits more: XLA picks the smallest of those fast
+)
+_NEVER = 2**_BITS  # no record draws it: padding is never among the smallest
 
 
 class Draw(NamedTuple):
@@ -65,12 +71,11 @@ class FixedSize:
         return 1 if self.batch == 1 else rows
 
     def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
-        """One record by a uniform integer; more by the smallest of one uniform number a record."""
+        """One record by a uniform integer; more by the smallest of the records' lots."""
         del turn
         if self.batch == 1:
             return Draw(jax.random.randint(key, (1,), 0, count), jnp.ones(1, jnp.float32))
-        positions, smallest = _smallest(key, rows, count, self.batch)
-        return Draw(positions, (smallest < _NEVER).astype(jnp.float32))
+        return _below(_NEVER, key, rows, count, self.batch)
 
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""
@@ -100,10 +105,12 @@ class Poisson:
         return rows
 
     def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
-        """Included when its uniform number is below the rate; the `cap` smallest are a uniform subset."""
+        """Included when its lot is below the rate; the `cap` smallest are a uniform subset.
+
+        The rate is rounded down to a multiple of 2^-30: a record is never drawn more often than it is charged for.
+        """
         del turn
-        positions, smallest = _smallest(key, rows, count, min(self.cap, rows))
-        return Draw(positions, (smallest < self.rate).astype(jnp.float32))
+        return _below(math.floor(self.rate * _NEVER), key, rows, count, min(self.cap, rows))
 
     def expected(self, size: int) -> float:
         """rate × size: public, unlike the number that was really drawn."""
@@ -189,7 +196,15 @@ class Passes:
 Sampler: TypeAlias = FullBatch | FixedSize | Poisson | OnePass | Passes
 
 
-def _smallest(key: Array, rows: int, count: Array, batch: int) -> tuple[Array, Array]:
-    draws = jnp.where(jnp.arange(rows) < count, jax.random.uniform(key, (rows,)), _NEVER)
-    smallest, positions = jax.lax.top_k(-draws, batch)
-    return positions, -smallest
+def _below(bound: int, key: Array, rows: int, count: Array, batch: int) -> Draw:
+    """The `batch` records with the smallest lots, those with a lot of at least `bound` masked.
+
+    A record's lot follows from the key and the record's place alone, not from how many rows of padding follow.
+    """
+    lots = normals.words(key, rows) >> jnp.uint32(32 - _BITS)
+    lots = jnp.where(jnp.arange(rows) < count, lots, jnp.uint32(_NEVER))
+    as_floats = jax.lax.bitcast_convert_type(lots + jnp.uint32(_FIRST), jnp.float32)
+    _, positions = jax.lax.top_k(-as_floats, min(batch, rows))
+    positions = jnp.pad(positions, (0, batch - len(positions)))
+    drawn = (jnp.arange(batch) < rows) & (lots[positions] < bound)
+    return Draw(positions, drawn.astype(jnp.float32))

@@ -17,7 +17,7 @@ from coterie._types import Array, PyTree
 from coterie.engines.federate import wire
 from coterie.engines.federate.randomness import Source
 from coterie.errors import InputError
-from coterie.mechanisms import FullBatch, Sampler
+from coterie.mechanisms import Sampler
 from coterie.program import Batch, Context, Program, Rounds, State, Visits
 
 
@@ -43,11 +43,10 @@ class _Fixed(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """An owner's records on the device, padded where a sampler draws over everybody's longest."""
+    """An owner's records on the device."""
 
     x: Array
     y: Array
-    rows: Array  # () int32, how many are real
 
 
 class RoundsSide:
@@ -168,7 +167,7 @@ def message_layout(program: Program, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeS
     """What an owner's message looks like, for parties without records. `x`, `y`: shapes of a few records."""
     static = _Static(program.functions, program.plan.sampler)
     now = _context(_fixed(program, 0), 1, 0, _no_key())
-    held = _Held(x, y, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
+    held = _Held(x, y)  # type: ignore[arg-type]
     start = jax.eval_shape(partial(_start, static), program.params, now)
     noise = program.plan.noise_like
     if isinstance(program.functions, Rounds):
@@ -195,16 +194,7 @@ def _held(program: Program, owner: int, records: Records) -> _Held:
         raise InputError(
             f"data: {len(records.x)} records, the agreement says {size}. Bring exactly that many."
         )
-    sampled = not isinstance(program.plan.sampler, FullBatch)
-    rows = (
-        max(program.plan.sizes) if sampled else size
-    )  # as `simulate` draws, so that equal keys mean equal samples
-    x, y = (_padded(np.asarray(leaf), rows) for leaf in records)
-    return _Held(jnp.asarray(x), jnp.asarray(y), jnp.int32(size))
-
-
-def _padded(leaf: np.ndarray, rows: int) -> np.ndarray:
-    return np.concatenate([leaf, np.zeros((rows - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+    return _Held(jnp.asarray(records.x), jnp.asarray(records.y))
 
 
 def _context(fixed: _Fixed, step: int, turn: int, key: Array) -> Context:
@@ -220,9 +210,9 @@ def _no_key() -> Array:
 
 def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
     rows = held.x.shape[0]
-    sample = sampler.draw(key, rows, held.rows, turn)
+    sample = sampler.draw(key, rows, jnp.int32(rows), turn)
     if sample is None:
-        return Batch(held.x, held.y, (jnp.arange(rows) < held.rows).astype(jnp.float32))
+        return Batch(held.x, held.y, jnp.ones(rows, jnp.float32))
     return Batch(held.x[sample.positions], held.y[sample.positions], sample.mask)
 
 
