@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
 from coterie.mechanisms import normals
+from coterie.mechanisms.clipping import TOGETHER
 from coterie.mechanisms.plan import NoiseKind, ReleasePlan
 
 # A real owner's unit noise comes as whole numbers, this many to one unit: `noised` adds them without rounding.
@@ -92,16 +93,23 @@ def _noised(total: Array, unit: Array, scale: Array | float) -> Array:
 
 
 def rounding_slack(plan: ReleasePlan, owner: int) -> float:
-    """By what factor less one an owner's whole-number noise must be wider, to cover the rounding in `noised`.
+    """By what factor less one an owner's whole-number noise must be wider, to cover rounding: here and in the sum.
 
-    In cells, replacing a record moves the sum by 2 LATTICE / z in the plan's norm (z: noise over clip_norm), and
-    rounding by 1 a coordinate, plus the last bit of total / cell: at most 2⁻²³ of the largest sum, n LATTICE / z.
-    So d coordinates add √d (2-norm) or d (1-norm) times that; the noise grows by the same part.
+    Replacing a record moves the sum by 2 clip_norm. With z noise over clip_norm, d coordinates, n records and
+    u = 2⁻²⁴, float32's half unit, these come on top, in clip_norms and for both of two neighbours together:
+
+    * whole cells: at most 1 a coordinate, √d (2-norm) or d (1-norm) of them, each z / LATTICE wide;
+    * last bits of the sum, and of the sum in cells: u each of the norm of what is rounded, at most n;
+    * `careful` addition: m u of the m clip_norms of one part, and n / m times 8 u² of n between parts;
+    * terms that clipping left too long, as norms, their ratio and products are rounded: (d + 16) u of each.
     """
-    multiplier, size = plan.noise_multiplier[owner], plan.sizes[owner]
-    dimension = spec(plan).size
+    size, dimension, unit = plan.sizes[owner], spec(plan).size, 2.0**-24
     reach = dimension if plan.noise == "laplace" else dimension**0.5
-    return reach * (multiplier / LATTICE + size * 2.0**-23) / 2.0
+    cells = reach * plan.noise_multiplier[owner] / LATTICE
+    last_bits = 4 * unit * (size if plan.rounded is None else plan.rounded[owner])
+    added = 2 * unit * TOGETHER**2 + 16 * unit**2 * size**2 / TOGETHER
+    clipped = 2 * unit * (dimension + 16)
+    return (cells + last_bits + added + clipped) / 2.0
 
 
 def _length(shape: tuple[int, ...]) -> int:

@@ -41,6 +41,9 @@ class ReleasePlan:
     )
     extra: tuple[DpEvent, ...] | None = None  # for each owner, what else leaves it: charged on top
     quorum: int = 0  # fewest owners whose noise `charged` relies on: with fewer, the sum is not released
+    rounded: tuple[float, ...] | None = (
+        None  # norm of what float32 rounds on the way to the released sum, over clip_norm; None: the sum, its size
+    )
     flaw: str = ""  # why no finite guarantee holds, if none does: certifies as infinite with this reason
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array
+from coterie.mechanisms.clipping import Clipped, in_parts
 from coterie.program import Batch
 
 _EXACT = jax.lax.Precision.HIGHEST
@@ -26,14 +27,23 @@ class Moments(NamedTuple):
     cross: Array  # (dim, 1)
 
 
-def moments(batch: Batch, clip_norm: Array | float, reach: Array | float) -> Moments:
+def moments(batch: Batch, clip_norm: Array | float, reach: Array | float, careful: bool = False) -> Moments:
     """Moments of weighted records: one record's part in any gradient at ‖θ‖ <= `reach` is at most `clip_norm`.
 
     Guarantee: one record changes `gradient_sum(moments, θ)` by at most `clip_norm` in the 2-norm when it is added,
     2 `clip_norm` when replaced, for every θ with ‖θ‖₂ <= `reach`, whatever the record.
     Argument: its term is w x (xᵀθ − y), of norm at most w ‖x‖ (‖x‖ reach + |y|), and w is clip_norm over that where
-    it is larger. A record whose bound is no finite number counts for nothing. Rounding is float32's, of Gθ and b.
+    it is larger. A record whose bound is no finite number counts for nothing. Rounding is float32's, of Gθ and b, and
+    of adding up records, which `careful` bounds (see `clipping`).
     """
+
+    def weigh(part: Batch) -> Clipped:
+        return _weighed(part, clip_norm, reach)
+
+    return in_parts(weigh, batch, batch.mask.shape[0], careful).total
+
+
+def _weighed(batch: Batch, clip_norm: Array | float, reach: Array | float) -> Clipped:
     norm = jnp.sqrt(jnp.vecdot(batch.x, batch.x, precision=_EXACT) + batch.x.shape[1] * _TINY)
     worst = norm * (norm * reach + jnp.abs(batch.y))
     weight = jnp.where(
@@ -42,9 +52,8 @@ def moments(batch: Batch, clip_norm: Array | float, reach: Array | float) -> Mom
     kept = weight > 0
     x, y = jnp.where(kept[:, None], batch.x, 0.0), jnp.where(kept, batch.y, 0.0)
     weighted = (x * weight[:, None]).T
-    return Moments(
-        jnp.matmul(weighted, x, precision=_EXACT), jnp.matmul(weighted, y[:, None], precision=_EXACT)
-    )
+    gram = jnp.matmul(weighted, x, precision=_EXACT)
+    return Clipped(Moments(gram, jnp.matmul(weighted, y[:, None], precision=_EXACT)), worst)
 
 
 def gradient_sum(of: Moments, params: Array) -> Array:

@@ -35,6 +35,7 @@ class Problem(NamedTuple):
     loss: Loss
     penalty: Penalty
     microbatch: int | None = None  # records of an owner worked on at once: memory and speed, not the result
+    careful: bool = False  # add up so that rounding cannot betray a record: slower, and what real owners do
 
 
 def clipped(
@@ -53,7 +54,8 @@ def clipped(
 
     Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
     (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
-    The norms are not protected in any way: what is made of them must be charged.
+    That is up to rounding, which only a `careful` problem bounds. The norms are not protected in any way: what is
+    made of them must be charged.
     """
     size = microbatch or problem.microbatch
     if problem.model.factors is not None:
@@ -64,12 +66,14 @@ def clipped(
             factors = layers(params, x, lambda scores: problem.loss.slope(scores, part.y))
             return clip_outer(factors, part.mask, clip_norm, order, x)
 
-        return in_parts(clip, batch, size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:])))
+        size = size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:]))
+        return in_parts(clip, batch, size, problem.careful)
 
     def record_loss(params: PyTree, x: Array, y: Array) -> Array:
         return problem.loss.value(problem.model.scores(params, x[None]), y[None])[0]
 
-    return clip_per_record(jax.grad(record_loss), params, batch, clip_norm, size or _GRADIENTS, order)
+    gradient = jax.grad(record_loss)
+    return clip_per_record(gradient, params, batch, clip_norm, size or _GRADIENTS, order, problem.careful)
 
 
 def clipped_sum(

@@ -143,6 +143,9 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     learner = settings.learner or ("copies" if published else "averaging")
     pace = _pace(task, settings, plan, learner)
     inertia = 0.5 if settings.steps == "proof" else (task.owners - 1) / task.owners
+    if settings.clip == "once":
+        # Gθ − b: p products and two more roundings of numbers that add up to at most n Ξ.
+        plan = replace(plan, rounded=tuple((task.dimension + 2.0) * size for size in task.sizes))
     if calibration == "noiseless":
         plan = replace(plan, noise="none")
     return Program(
@@ -173,7 +176,7 @@ def _functions(problem: Problem, learner: str, clip: str) -> Visits:
     def condense(batch: Batch, ctx: Context) -> Moments:
         # Θ is a box, and what an owner is shown lies in it: ‖θ‖₂ <= √p θ_max.
         reach = math.sqrt(batch.x.shape[1]) * ctx.numbers.theta_max
-        return moments(batch, ctx.numbers.clip_norm, reach)
+        return moments(batch, ctx.numbers.clip_norm, reach, problem.careful)
 
     def answer(
         private: PyTree, query: PyTree, batch: Batch | Moments, noise: PyTree, ctx: Context

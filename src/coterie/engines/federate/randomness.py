@@ -8,7 +8,8 @@
     injected  the simulator's noise, from a key that the test knows: for comparison with `simulate`, never for records.
 
 All but the last are seeded by the operating system and keep no state that could leak: a key is drawn anew for each
-release. What remains for both is the sum itself, which is added up in single precision before it meets the noise.
+release. The sum that they meet is added up in single precision: `rounding_slack` bounds what that can betray, and the
+noise is wider by as much.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Source(Protocol):
 
 def source(generator: Generator, plan: ReleasePlan, owner: int) -> Source:
     """The owner's own source for this plan."""
-    # Wider than the plan says, so that the rounding to whole numbers is covered (`rounding_slack`).
+    # Wider than the plan says, so that rounding, to whole numbers and in the sum, is covered (`rounding_slack`).
     scale = LATTICE * (1.0 + rounding_slack(plan, owner))
     return _Own(generator, noises.spec(plan), scale)
 

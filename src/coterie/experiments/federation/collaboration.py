@@ -82,7 +82,7 @@ def collaboration(agreement: Agreement) -> Collaboration:
     experiment, owners = agreement.experiment, agreement.owners
     table = agreement.schema.empty(agreement.name)
     mapped = feature_map(experiment, table)
-    problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])
+    problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
     task = Task(
         problem=problem,
         sizes=tuple(agreement.sizes.values()),

@@ -15,11 +15,11 @@ from coterie.errors import InputError
 from coterie.experiments.federation.node import Outcome
 from coterie.problems.metrics import metric_for
 
-_SUM = "the sum of clipped gradients, which is added up in single precision before the noise meets it"
+_SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
 RISKS = {  # what of the noise is not exact: shown in every report
-    "exact": f"Noise by OpenDP's exact samplers, added in whole numbers. What remains: {_SUM}.",
-    "stream": "Noise from a ChaCha20 key stream, made normal in double precision and rounded to whole numbers: no "
-    f"exact sampler. What remains: the rounding of doubles, tails that end at 8.5 standard deviations, and {_SUM}.",
+    "exact": f"Noise by OpenDP's exact samplers, added in whole numbers, {_SUM}.",
+    "stream": "Noise from a ChaCha20 key stream, made normal in double precision and rounded to whole numbers, "
+    f"{_SUM}: no exact sampler. What remains: the rounding of doubles, and tails that end at 8.5 standard deviations.",
 }
 
 
