@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -37,8 +38,10 @@ from coterie.planning.constants import Constants, assumed, from_public_rows
 from coterie.planning.join import Owner, ask, look
 from coterie.planning.public import Collaboration
 from coterie.planning.search import plan
+from coterie.problems.holdings import to_shards
+from coterie.problems.partition import Partition
 from coterie.problems.reference import central_optimum, objective_value
-from coterie.program import Shards
+from coterie.program import Holdings, Shards
 from coterie.protocols import Task, build
 from coterie.reports.planning import Gain, who_gains
 
@@ -57,7 +60,7 @@ class World(NamedTuple):
     """Owners' records, and what a plan may see of them."""
 
     task: Task
-    shards: Shards
+    shards: Holdings
     constants: Constants
     x: np.ndarray
     y: np.ndarray
@@ -81,15 +84,21 @@ def world(data: str, rows: int, epsilon: float) -> World:
         data=data, owners=OWNERS, partition="iid", topology="complete", epsilon=(epsilon,)
     )
     found = prepare(experiment, Path(folder))
-    counts = np.minimum(np.asarray(found.shards.counts), rows)
-    shards = Shards(found.shards.x[:, :rows], found.shards.y[:, :rows], jnp.asarray(counts))
-    real = np.arange(shards.x.shape[1]) < counts[:, None]
-    x, y = np.asarray(shards.x)[real], np.asarray(shards.y)[real]
-    task = replace(found.task, sizes=tuple(map(int, counts)))
+    shards, x, y = some(found, range(OWNERS), rows)
+    task = replace(found.task, sizes=tuple(min(size, rows) for size in found.task.sizes))
     assert found.table.test_is_public
     constants = from_public_rows(found.x_test, found.y_test, max(len(found.table.classes), 2))
     least = objective_value(task.problem, central_optimum(task.problem, x, y), x, y)
     return World(task, shards, constants, x, y, least)
+
+
+def some(found: Prepared, owners: range, rows: int) -> tuple[Holdings, np.ndarray, np.ndarray]:
+    """The first `rows` records of each of these owners, by owner and all together."""
+    each = [[part[:rows] for part in found.shards.of(owner)] for owner in owners]
+    x, y = (np.concatenate(part) for part in zip(*each))
+    ends = np.cumsum([len(own) for _, own in each])
+    parts = Partition(tuple(np.split(np.arange(len(y)), ends[:-1])), tuple(map(str, owners)))
+    return jax.tree.map(jnp.asarray, to_shards(x, y, parts)), x, y
 
 
 def measured(world: World, tried: list[Setting], seeds: range = SEEDS) -> list[float]:
@@ -166,10 +175,9 @@ def joining(
         Path(os.environ["COTERIE_DATA"]),
     )
     problem, x_test, y_test = everyone.task.problem, everyone.x_test, everyone.y_test
-    x, y = np.asarray(everyone.shards.x)[:, :records], np.asarray(everyone.shards.y)[:, :records]
-    full = int(np.min(everyone.shards.counts))  # without padding
-    each = (np.concatenate(list(np.asarray(part)[:, :full])) for part in everyone.shards[:2])
-    whole = central_optimum(problem, *each)
+    each = [everyone.shards.of(owner) for owner in range(everyone.task.owners)]
+    x, y = (np.stack([own[:records] for own in part]) for part in zip(*each))
+    whole = central_optimum(problem, *(np.concatenate(part) for part in zip(*each)))
     least = objective_value(problem, whole, x_test, y_test)
 
     def excess(params: np.ndarray) -> float:
@@ -218,10 +226,7 @@ class Census(NamedTuple):
 def census(owners: int) -> Census:
     everyone = prepare(Experiment(topology="complete"))
     problem = everyone.task.problem
-    each = [
-        (np.asarray(x)[:count], np.asarray(y)[:count])
-        for x, y, count in zip(everyone.shards.x, everyone.shards.y, everyone.task.sizes)
-    ]
+    each = [everyone.shards.of(owner) for owner in range(everyone.task.owners)]
     x, y = (np.concatenate(part) for part in zip(*each))
     least = objective_value(problem, central_optimum(problem, x, y), everyone.x_test, everyone.y_test)
     own, risks = [], []
@@ -240,7 +245,7 @@ def gains(data: Census, owners: int, epsilon: float, seeds: range) -> Gain:
         sizes=sizes, dimension=whole.x_test.shape[1], epsilon=(epsilon,), topology="complete"
     )
     best = plan(base.task(), 200).best
-    shards = Shards(whole.shards.x[:owners], whole.shards.y[:owners], whole.shards.counts[:owners])
+    shards, _, _ = some(whole, range(owners), max(sizes))
     there = World(base.task(), shards, assumed(base.dimension), whole.x_test, whole.y_test, data.least)
     (joint,) = measured(there, [(best.protocol, best.settings)], seeds)
     own = np.array([one.excess for one in data.own[:owners]])

@@ -27,10 +27,11 @@ from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.problems import features
 from coterie.problems.datasets import load
+from coterie.problems.holdings import to_shards
 from coterie.problems.image_features import oriented_gradients
 from coterie.problems.losses import softmax
 from coterie.problems.models import two_layer
-from coterie.problems.partition import iid, to_shards
+from coterie.problems.partition import iid
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped
 from coterie.program import Batch, Program

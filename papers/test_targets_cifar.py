@@ -20,9 +20,10 @@ from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.problems.datasets import load
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import softmax
 from coterie.problems.models import linear
-from coterie.problems.partition import iid, to_shards
+from coterie.problems.partition import iid
 from coterie.problems.patch_features import made_up_patches
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem

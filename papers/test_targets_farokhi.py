@@ -29,12 +29,13 @@ from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.problems import features
 from coterie.problems.datasets import load
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import squared
 from coterie.problems.models import linear
-from coterie.problems.partition import Partition, by_column, to_shards
+from coterie.problems.partition import Partition, by_column
 from coterie.problems.penalties import l2
 from coterie.problems.problem import Problem
-from coterie.program import Shards
+from coterie.program import Holdings
 from coterie.protocols import Task, async_learner
 from coterie.protocols.async_learner import Settings
 from coterie.protocols.task import Calibration
@@ -54,7 +55,7 @@ class Case(NamedTuple):
     """Owners' records, and what is public about them."""
 
     task: Task
-    shards: Shards
+    shards: Holdings
     settings: Settings
     grams: np.ndarray  # (owners, p + 1, p + 1) of [x, y] over the owner's records: oracle
     weights: np.ndarray  # (owners,) n_i / n

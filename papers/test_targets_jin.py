@@ -32,12 +32,13 @@ from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.problems import features
 from coterie.problems.datasets import load
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import loss_for
 from coterie.problems.models import linear
-from coterie.problems.partition import Partition, to_shards
+from coterie.problems.partition import Partition
 from coterie.problems.penalties import l2, none
 from coterie.problems.problem import Problem
-from coterie.program import Shards
+from coterie.program import Holdings
 from coterie.protocols import Task, build
 from coterie.topologies import build as build_topology
 
@@ -100,7 +101,7 @@ def case(name: str) -> Case:
     return Case(mapped.apply(table.x), table.y, mapped.apply(table.x_test), table.y_test, len(table.classes))
 
 
-def drawn(data: Case, owners: int, each: int) -> Shards:
+def drawn(data: Case, owners: int, each: int) -> Holdings:
     """Each owner draws from the training set, as in the paper; disjoint where there are records enough."""
     rng = np.random.default_rng(0)
     order = np.concatenate(

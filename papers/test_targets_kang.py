@@ -32,13 +32,14 @@ from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.problems import features
 from coterie.problems.datasets import load
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import logistic
 from coterie.problems.models import linear
-from coterie.problems.partition import random_sizes, to_shards
+from coterie.problems.partition import random_sizes
 from coterie.problems.penalties import l2
 from coterie.problems.problem import Problem
 from coterie.problems.table import Table
-from coterie.program import Shards
+from coterie.program import Holdings
 from coterie.protocols import Task, build, weighted_erm
 from coterie.topologies import aggregate
 from coterie.topologies import build as build_topology
@@ -66,7 +67,7 @@ def adult() -> tuple[Table, np.ndarray, np.ndarray]:
 
 
 @lru_cache(maxsize=len(SEEDS))
-def case(seed: int, clip_norm: float) -> tuple[Task, Shards]:
+def case(seed: int, clip_norm: float) -> tuple[Task, Holdings]:
     """One partition of Adult."""
     table, x, _ = adult()
     parts = random_sizes(len(x), PARTIES, FLOOR, seed)

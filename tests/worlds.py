@@ -5,11 +5,13 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import Loss, logistic
 from coterie.problems.models import linear
+from coterie.problems.partition import Partition
 from coterie.problems.penalties import Penalty, l2
 from coterie.problems.problem import Problem
-from coterie.program import Shards
+from coterie.program import Holdings, Shards
 from coterie.protocols.task import Task
 from coterie.topologies import build as build_topology
 
@@ -25,6 +27,14 @@ def shards(sizes: tuple[int, ...], dim: int, seed: int = 0, classes: int = 2) ->
     padding = np.arange(rows) >= np.array(sizes)[:, None]
     x[padding] = 7.0  # visible in any result that forgets the mask
     return Shards(jnp.asarray(x), jnp.asarray(y), jnp.asarray(sizes, jnp.int32))
+
+
+def holdings(sizes: tuple[int, ...], dim: int, seed: int = 0) -> Holdings:
+    """The records of `shards`, as an experiment holds them."""
+    each = [shards(sizes, dim, seed).of(owner) for owner in range(len(sizes))]
+    x, y = (np.concatenate(part) for part in zip(*each))
+    rows = np.split(np.arange(len(y)), np.cumsum(sizes)[:-1])
+    return to_shards(x, y, Partition(tuple(rows), tuple(map(str, range(len(sizes))))))
 
 
 def task(

@@ -16,7 +16,7 @@ Rules that the signatures enforce:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Shards(NamedTuple):
-    """Everyone's private records, padded to the largest owner. Only engines hold one.
+    """Owners' private records in one array, padded to the largest of them.
 
     x: (owners, rows, ...) features; y: (owners, rows) targets; counts: (owners,) int32, how many rows are real.
     """
@@ -36,6 +36,31 @@ class Shards(NamedTuple):
     x: Array
     y: Array
     counts: Array
+
+    def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
+        """One owner's features and targets, without padding."""
+        many = int(self.counts[owner])
+        return np.asarray(self.x[owner, :many]), np.asarray(self.y[owner, :many])
+
+
+class Groups(NamedTuple):
+    """Private records of owners whose sizes differ much: those of like size share an array, so little is padding."""
+
+    shards: tuple[Shards, ...]
+    owners: tuple[Array, ...]  # (owners there,) int32 for each of the shards: whose records they are
+    place: Array  # (owners,) int32, where an owner is when the shards are laid one after the other
+
+    def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
+        """One owner's features and targets, without padding."""
+        at = int(self.place[owner])
+        for one in self.shards:
+            if at < len(one.counts):
+                return one.of(at)
+            at -= len(one.counts)
+        raise IndexError(owner)
+
+
+Holdings: TypeAlias = Shards | Groups  # everyone's private records; only engines hold them
 
 
 class Batch(NamedTuple):

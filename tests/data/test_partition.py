@@ -10,7 +10,6 @@ from coterie.problems.partition import (
     iid,
     partition,
     random_sizes,
-    to_shards,
     two_groups,
 )
 from coterie.problems.table import Table
@@ -79,18 +78,6 @@ def test_by_column_keeps_the_largest_and_leaves_ownerless_rows_out():
     assert parts.names == ("a", "b", "c")
     assert [rows.tolist() for rows in parts.rows] == [[1, 8], [3, 4, 7], [0, 2, 5]]
     assert by_column(codes, ("a", "b", "c"), owners=2).names == ("b", "c")
-
-
-def test_shards_are_padded_and_hold_the_right_rows():
-    data = table(11)
-    parts = iid(11, 3)
-    shards = to_shards(data.x, data.y, parts)
-    assert shards.x.shape == (3, 4, 2)
-    assert shards.x.dtype == np.float32
-    assert shards.counts.tolist() == [4, 4, 3]
-    assert np.array_equal(shards.x[2][:3], data.x[parts.rows[2]])
-    assert not shards.x[2][3].any()
-    assert np.array_equal(shards.y[1], data.y[parts.rows[1]])
 
 
 def test_defaults_follow_the_natural_owner():

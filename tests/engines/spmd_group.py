@@ -16,10 +16,13 @@ import worlds
 from coterie import topologies
 from coterie.engines.processes import Place, join
 from coterie.engines.spmd import spmd
-from coterie.program import Program, Shards, Trace
+from coterie.problems import holdings
+from coterie.program import Holdings, Program, Trace
 from coterie.protocols import build
 
 SIZES, DIM = (9, 12, 7, 10, 8, 11, 6, 13), 32
+UNEVEN = (9, 500, 7, 60, 8, 300, 6)  # held in several arrays where every number of padding counts
+_WORTH = holdings._WORTH
 
 
 class Row(NamedTuple):
@@ -30,7 +33,7 @@ class Row(NamedTuple):
     topology: str = "ring"
     exact: bool = False
     gossip: int = 1
-    owners: int = len(SIZES)
+    sizes: tuple[int, ...] = SIZES
     every: int | None = None
 
 
@@ -47,26 +50,28 @@ PROTOCOLS = {
 }
 # Beside the protocols: owners that do not divide, several gossip steps, schedules, links and sums over everyone.
 LAYOUTS = {
-    "five owners": Row("dual_averaging", {"rounds": 6}, exact=True, owners=5),
+    "five owners": Row("dual_averaging", {"rounds": 6}, exact=True, sizes=SIZES[:5]),
     "chebyshev": Row("dual_averaging", {"rounds": 6}, exact=True, gossip=4),
     "schedule": Row(
         "push_sum", {"rounds": 6, "policy": "clipped"}, "one_peer_exponential", exact=True, gossip=2
     ),
     "star": Row("dual_averaging", {"rounds": 6}, "star"),
-    "complete": Row("dual_averaging", {"rounds": 6}, "complete", owners=5),
+    "uneven rounds": Row("dual_averaging", {"rounds": 6}, sizes=UNEVEN),
+    "uneven visits": Row("async_learner", {"ticks": 12}, sizes=UNEVEN),
+    "complete": Row("dual_averaging", {"rounds": 6}, "complete", sizes=SIZES[:5]),
 }
 ROWS = PROTOCOLS | LAYOUTS
 
 
-def case(row: Row) -> tuple[Program, Shards, topologies.Mixer]:
+def case(row: Row) -> tuple[Program, Holdings, topologies.Mixer]:
     """What an engine takes."""
-    sizes = SIZES[: row.owners]
-    task = worlds.task(sizes, DIM, delta=1e-4, topology=row.topology)
+    holdings._WORTH = 1 if row.sizes is UNEVEN else _WORTH
+    task = worlds.task(row.sizes, DIM, delta=1e-4, topology=row.topology)
     program = build(row.protocol, task, row.settings, "certified")
     mixer = topologies.mixer(task.topology, row.gossip)
     if program.aggregate is not None:
         mixer = topologies.aggregate(program.aggregate)
-    return program, worlds.shards(sizes, DIM), mixer
+    return program, worlds.holdings(row.sizes, DIM), mixer
 
 
 def play(engine: Callable[..., Trace], row: Row) -> Trace:

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 import pytest
 import spmd_group
-from spmd_group import LAYOUTS, PROTOCOLS, ROWS, case, play
+import worlds
+from spmd_group import DIM, LAYOUTS, PROTOCOLS, ROWS, SIZES, case, play
 
 from coterie import protocols
 from coterie.engines.simulate import simulate
@@ -136,7 +137,7 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["run.checkpoint"]
     with pytest.raises(InputError, match="belongs to a run with other records or settings"):
         spmd(program, records, mixer, seed=4, **options)
-    other = records._replace(x=records.x.at[2, 1, 0].add(1.0))
+    other = worlds.with_record(worlds.shards(SIZES, DIM), 2, 1, np.ones(DIM, np.float32), 1.0)
     with pytest.raises(InputError, match="belongs to a run with other records or settings"):
         spmd(program, other, mixer, seed=3, **options)
     content = bytearray(file.read_bytes())

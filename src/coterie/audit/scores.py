@@ -19,11 +19,12 @@ from jax.flatten_util import ravel_pytree
 from coterie._types import Array, PyTree
 from coterie.audit import neighbours as pairs
 from coterie.audit.neighbours import Neighbours
+from coterie.engines.owners import everything, with_records
 from coterie.engines.simulate import Seen
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
 from coterie.mechanisms.sampling import Sampler
-from coterie.program import Batch, Context, Program, Rounds, Shards, State, Visits
+from coterie.program import Batch, Context, Holdings, Program, Rounds, Shards, State, Visits
 
 _EXACT = (
     1e-5  # a coordinate without noise tells worlds apart when it differs by more than rounding, relatively
@@ -102,7 +103,7 @@ def mechanics(program: Program, pair: Neighbours) -> Mechanics:
 
 
 @lru_cache(maxsize=64)
-def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Shards, Known], Array]:
+def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Array]:
     """A watcher that scores each step with log P(seen | with) − log P(seen | without); add them over steps.
 
     Exact where the module's conditions hold and other owners release full batches. Cached, as it is static under `jit`.
@@ -112,13 +113,15 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Shards, Known], Array]
     def respond(public: PyTree, batch: Batch, ctx: Context) -> tuple[Array, Array]:
         return _response(parts, public, batch, ctx)
 
-    def of_others(seen: Seen, shards: Shards, known: Known) -> tuple[Array, Array]:
-        axes = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
-        mean, spread = jax.vmap(respond, (0, 0, axes))(seen.public, jax.vmap(_masked)(shards), seen.context)
+    def answer(own: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
+        return respond(public, everything(own), ctx)
+
+    def of_others(seen: Seen, shards: Holdings, known: Known) -> tuple[Array, Array]:
+        mean, spread = with_records(answer, shards, (seen.public,), seen.context)
         weights = known.weights.at[known.owner].set(0.0)
         return weights @ mean, jnp.square(weights) @ jnp.square(spread)
 
-    def watch(seen: Seen, shards: Shards, known: Known) -> Array:
+    def watch(seen: Seen, shards: Holdings, known: Known) -> Array:
         rounds = isinstance(parts.functions, Rounds)
         flat = jax.vmap(_flat)(seen.message) if rounds else _flat(seen.message)
         public, ctx, observed = seen.public, seen.context, flat
@@ -148,7 +151,7 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Shards, Known], Array]
     return watch
 
 
-def features(seen: Seen, shards: Shards, known: Known) -> Array:
+def features(seen: Seen, shards: Holdings, known: Known) -> Array:
     """A watcher that keeps what the attacked owner was shown and what it said, for a statistic that is trained."""
     del shards
     if seen.context.owner.ndim:  # Rounds: everyone's
@@ -211,7 +214,7 @@ def _batches(sampler: Sampler, records: Shards, known: Known, turn: Array) -> Ba
         return Batch(records.x[known.positions], records.y[known.positions], known.mask)
     draw = sampler.draw(jax.random.key(0), records.x.shape[0], records.counts, turn)
     at = None if draw is None else draw.positions
-    batch = _masked(records) if draw is None else Batch(records.x[at], records.y[at], draw.mask)
+    batch = everything(records) if draw is None else Batch(records.x[at], records.y[at], draw.mask)
     return jax.tree.map(lambda leaf: leaf[None], batch)
 
 
@@ -222,10 +225,6 @@ def _at(owner: Array, seen: Seen) -> tuple[PyTree, Context]:
     return public, Context(
         owner, ctx.step, ctx.turn, ctx.size[owner], ctx.noise_scale[owner], numbers, ctx.key[owner]
     )
-
-
-def _masked(one: Shards) -> Batch:
-    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32))
 
 
 def _flat(tree: PyTree) -> Array:

@@ -289,17 +289,14 @@ def rows_of(prepared: Prepared, owner: str | None) -> tuple[np.ndarray, np.ndarr
 
     None: there is one owner alone, whatever it is called.
     """
-    import numpy as np
-
     names = prepared.partition.names
     owner = names[0] if owner is None else owner
     if owner not in names:
         few = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         raise InputError(f"owner={owner!r}: unknown. Owners: {few}.")
     at = names.index(owner)
-    size = prepared.task.sizes[at]
     classes = 1 if prepared.table.task == "regression" else max(len(prepared.table.classes), 2)
-    return np.asarray(prepared.shards.x[at, :size]), np.asarray(prepared.shards.y[at, :size]), classes
+    return *prepared.shards.of(at), classes
 
 
 def _join_picture(answer: Answer, owner: str, epsilon: float, partners: int, out: Path) -> None:

@@ -18,13 +18,13 @@ import numpy as np
 
 from coterie._types import PyTree
 from coterie.errors import InputError
-from coterie.program import Program, Shards
+from coterie.program import Holdings, Program
 from coterie.topologies.mixing import Mixer
 
 _FIRST = b"coterie checkpoint 1\n"
 
 
-def digest(program: Program, shards: Shards, mixer: Mixer | None, settings: Any) -> str:
+def digest(program: Program, shards: Holdings, mixer: Mixer | None, settings: Any) -> str:
     """SHA-256 over all that decides a run: program, plan, records, topology and settings; not over where it runs."""
     plan, functions = program.plan, program.functions
     words = [

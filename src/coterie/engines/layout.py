@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -14,9 +15,11 @@ from jax.sharding import PartitionSpec as Spec
 
 from coterie._types import Array, PyTree
 from coterie.engines import simulate as one
+from coterie.engines.owners import number_of, parts_of
 from coterie.engines.schedule import Tick
 from coterie.engines.simulate import Static, World
-from coterie.program import Program, Rounds, Shards, Visits
+from coterie.problems.holdings import Group, filled, grouped, places
+from coterie.program import Groups, Holdings, Program, Rounds, Shards, Visits
 from coterie.topologies.crossing import held, spread
 from coterie.topologies.mixing import AXIS, Mixer
 
@@ -34,7 +37,7 @@ class Parts(NamedTuple):
 
 
 def laid_out(
-    program: Program, shards: Shards, mixer: Mixer | None, seed: int, every: int, transcript: bool
+    program: Program, shards: Holdings, mixer: Mixer | None, seed: int, every: int, transcript: bool
 ) -> tuple[Parts, World]:
     """Put every owner's records and everyone's numbers where they are needed."""
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
@@ -42,30 +45,49 @@ def laid_out(
     owners, visits = len(program.plan.sizes), isinstance(program.functions, Visits)
     crossed = Mixer(None, ()) if mixer is None or visits else spread(mixer, owners, mesh.size)  # type: ignore[arg-type]
     static = static._replace(axis=AXIS, mix=crossed.apply)
-    block = one._block_length(static, shards, every, visits)
     world = one.build_world(program, shards, None, seed)
     plain = {name: jax.random.key_data(getattr(world, name)) for name in _KEYS}
     world = world._replace(mixing=crossed.arrays, shards=(), **plain)
     placed = _placed(mesh, world, _WORLD)
-    return Parts(static, mesh, owners, block), placed._replace(shards=_records(mesh, shards))
+    placed = placed._replace(shards=_records(mesh, shards))
+    block = one._block_length(static, shards, every, visits)
+    return Parts(static, mesh, owners, block), placed
 
 
-def _records(mesh: Mesh, shards: Shards) -> Shards:
+def _records(mesh: Mesh, holdings: Holdings) -> Holdings:
     """Each device gets its own owners' records alone. Made-up owners have one record of zeros, for nobody."""
-    owners = shards.x.shape[0]
-    rows = held(owners, mesh.size) * mesh.size
-    host = [np.asarray(part) for part in shards]
+    host: Holdings = jax.tree.map(np.asarray, holdings)
+    sizes = [len(host.of(owner)[1]) for owner in range(number_of(host))]
+    groups = grouped(sizes, math.prod(parts_of(host)[0].x.shape[2:]), mesh.size)
+    shards = tuple(_shards(mesh, host, group) for group in groups)
+    if len(shards) == 1:
+        return shards[0]
+    members, place = zip(*(places(groups, device) for device in range(mesh.size)))
+    owners = tuple(np.concatenate(each) for each in zip(*members))
+    spread = Groups((), owners, np.concatenate(place))  # type: ignore[arg-type]
+    return _placed(mesh, spread, Groups((), Spec(AXIS), Spec(AXIS)))._replace(shards=shards)  # type: ignore[arg-type]
 
-    def place(part: np.ndarray, blank: int) -> Array:
-        def cut(index: Any) -> np.ndarray:
-            first, last = index[0].start or 0, index[0].stop or rows
-            real = part[first : min(last, owners)]
-            made_up = np.full((last - first - len(real), *part.shape[1:]), blank, part.dtype)
-            return np.concatenate([real, made_up]) if len(made_up) else real
 
-        return jax.make_array_from_callback((rows, *part.shape[1:]), NamedSharding(mesh, Spec(AXIS)), cut)
+def _shards(mesh: Mesh, host: Holdings, group: Group) -> Shards:
+    """A group's records, each owner's on its device."""
+    many, some = group.owners.shape[1], parts_of(host)[0]
+    like = np.asarray(some.x[0, :1]), np.asarray(some.y[0, :1])
 
-    return Shards(place(host[0], 0), place(host[1], 0), place(host[2], 1))
+    def own(owner: int) -> tuple[np.ndarray, np.ndarray]:
+        return host.of(owner) if owner < number_of(host) else (np.zeros_like(like[0]), np.zeros_like(like[1]))
+
+    @cache
+    def device(at: int) -> Shards:
+        return filled(like, group.rows, group.owners[at], own)
+
+    def place(part: int, shape: tuple[int, ...]) -> Array:
+        return jax.make_array_from_callback(
+            (many * mesh.size, *shape),
+            NamedSharding(mesh, Spec(AXIS)),
+            lambda index: np.asarray(device((index[0].start or 0) // many)[part]),
+        )
+
+    return Shards(place(0, (group.rows, *like[0].shape[1:])), place(1, (group.rows,)), place(2, ()))
 
 
 def _placed(mesh: Mesh, tree: PyTree, specs: PyTree) -> PyTree:
@@ -85,7 +107,7 @@ def _placed(mesh: Mesh, tree: PyTree, specs: PyTree) -> PyTree:
 
 def _here(parts: Parts, world: World) -> World:
     """Inside `shard_map`: the world as this device sees it. Only records and links differ between devices."""
-    first = jax.lax.axis_index(AXIS).astype(jnp.int32) * world.shards.counts.shape[0]
+    first = jax.lax.axis_index(AXIS).astype(jnp.int32) * number_of(world.shards)
     keys = {name: jax.random.wrap_key_data(getattr(world, name)) for name in _KEYS}
     mixing = jax.tree.map(lambda leaf: leaf[0], world.mixing)
     return world._replace(first=first, mixing=mixing, **keys)
@@ -93,7 +115,7 @@ def _here(parts: Parts, world: World) -> World:
 
 def _own(parts: Parts, world: World) -> World:
     """The rows of the owners here; a made-up owner has the last one's numbers, so that all of its are finite."""
-    rows = jnp.minimum(world.first + jnp.arange(world.shards.counts.shape[0]), parts.owners - 1)
+    rows = jnp.minimum(world.first + jnp.arange(number_of(world.shards)), parts.owners - 1)
     names = ("size", "noise_scale", "numbers", *_KEYS)
     return world._replace(
         **{name: jax.tree.map(lambda leaf: leaf[rows], getattr(world, name)) for name in names}

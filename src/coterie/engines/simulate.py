@@ -6,7 +6,6 @@ bottleneck of private training, and one draw of a block costs a fraction of many
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -17,13 +16,24 @@ import numpy as np
 
 from coterie._types import Array, PyTree
 from coterie.engines.blocks import in_blocks, once
+from coterie.engines.owners import (
+    drawn,
+    drawn_by,
+    everything,
+    number_of,
+    numbers_drawn,
+    of_one,
+    over_owners,
+    rows_of,
+    with_records,
+)
 from coterie.engines.schedule import Tick, ticks_of
 from coterie.errors import InputError
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
 from coterie.mechanisms.normals import WIDE
 from coterie.mechanisms.sampling import FullBatch, Sampler
-from coterie.program import Batch, Context, Program, Rounds, Shards, State, Trace, Visits
+from coterie.program import Context, Holdings, Program, Rounds, Shards, State, Trace, Visits
 from coterie.topologies.mixing import Mixer
 
 _BLOCK = 1 << 19  # numbers drawn or gathered at once: 2 MiB of float32 stay near the cores
@@ -36,14 +46,14 @@ class Static(NamedTuple):
     sampler: Sampler
     noise: NoiseSpec
     mix: Callable | None
-    watch: Callable | None  # (seen, shards, aside) -> what to keep of a step
+    watch: Callable | None  # (seen, holdings, aside) -> what to keep of a step
     axis: str | None = None  # the mesh axis that owners are spread over; None: all of them are here
 
 
 class World(NamedTuple):
     """Every number a run depends on: arguments of the compiled program, never part of it."""
 
-    shards: Shards
+    shards: Holdings
     first: Array  # () int32, the number of the first owner whose records are here
     size: Array  # (owners,) float32
     noise_scale: Array  # (owners,) float32
@@ -66,7 +76,7 @@ class Seen(NamedTuple):
 
 def simulate(
     program: Program,
-    shards: Shards,
+    shards: Holdings,
     mixer: Mixer | None = None,
     *,
     seed: int,
@@ -113,11 +123,11 @@ def simulate(
 
 def play(
     program: Program,
-    shards: Shards,
+    shards: Holdings,
     mixer: Mixer | None,
     *,
     seeds: Array,
-    watch: Callable[[Seen, Shards, PyTree], PyTree],
+    watch: Callable[[Seen, Holdings, PyTree], PyTree],
     aside: PyTree = (),
 ) -> PyTree:
     """Many runs side by side, one for each of `seeds`: (games, steps, ...) of what `watch` keeps of each step.
@@ -133,9 +143,9 @@ def play(
         return _games(static, block, world, ticks, program.params, seeds)
 
 
-def compile_key(program: Program, shards: Shards, mixer: Mixer | None, watch: Callable | None) -> Static:
+def compile_key(program: Program, shards: Holdings, mixer: Mixer | None, watch: Callable | None) -> Static:
     """What the compiled program is looked up by; checks that the parts fit together."""
-    owners = shards.x.shape[0]
+    owners = number_of(shards)
     if len(program.plan.sizes) != owners:
         raise InputError(
             f"the plan is for {len(program.plan.sizes)} owners, the data has {owners}: must be equal."
@@ -151,7 +161,7 @@ def compile_key(program: Program, shards: Shards, mixer: Mixer | None, watch: Ca
     )
 
 
-def build_world(program: Program, shards: Shards, mixer: Mixer | None, seed: int) -> World:
+def build_world(program: Program, shards: Holdings, mixer: Mixer | None, seed: int) -> World:
     """Gather every number of the run."""
     return World(
         shards=shards,
@@ -160,7 +170,7 @@ def build_world(program: Program, shards: Shards, mixer: Mixer | None, seed: int
         noise_scale=jnp.asarray(program.plan.noise_scale),
         numbers=program.numbers,
         mixing=mixer.arrays if mixer is not None else (),
-        **_keys(jnp.uint32(seed), shards.x.shape[0]),
+        **_keys(jnp.uint32(seed), number_of(shards)),
     )
 
 
@@ -169,15 +179,10 @@ def _keys(seed: Array, owners: int) -> dict[str, Array]:
     return {name: noises.owner_keys(seed, stream, owners) for name, stream in streams.items()}
 
 
-def _block_length(static: Static, shards: Shards, every: int, visits: bool, games: int = 1) -> int:
-    owners = games if visits else games * shards.x.shape[0]
-    rows = shards.x.shape[1]
-    given = jax.eval_shape(
-        lambda: static.sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0))
-    )
-    batch = 0 if given is None else given.mask.shape[0] * math.prod(shards.x.shape[2:])
-    numbers = owners * (static.noise.size + static.sampler.cost(rows) + batch)
-    return int(np.clip(_BLOCK // max(numbers, 1), 1, every))
+def _block_length(static: Static, shards: Holdings, every: int, visits: bool, games: int = 1) -> int:
+    owners = number_of(shards)
+    numbers = owners * static.noise.size + numbers_drawn(static.sampler, shards)
+    return int(np.clip(_BLOCK // max(games * numbers // (owners if visits else 1), 1), 1, every))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -190,7 +195,7 @@ def _start(static: Static, world: World, params: PyTree) -> PyTree:
 
 def _states(static: Static, world: World, params: PyTree) -> PyTree:
     context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
-    return _over_owners(static.functions.init, (None, 0))(params, context)
+    return over_owners(static.functions.init, (None, 0))(params, context)
 
 
 def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick) -> tuple:
@@ -201,24 +206,25 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
 
     def draw(tick: Tick) -> tuple:
         """Noise and records of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
-        rows = world.shards.x.shape[1]
         fold = jax.vmap(jax.random.fold_in, (0, None))
         noise = jax.vmap(partial(noises.unit_noise, static.noise))(fold(world.noise_keys, tick.step))
         keys = fold(world.sampling_keys, tick.step)
-        sample = jax.vmap(lambda key, count: static.sampler.draw(key, rows, count, tick.turn))(
-            keys, world.shards.counts
-        )
-        batch = None if sample is None else jax.vmap(_pick)(world.shards, sample)
+        batch = drawn(static.sampler, world.shards, _context(world, tick.step, tick.turn, keys))
         return (noise, batch), fold(world.coin_keys, tick.step)
+
+    def emit_all(own: Shards, state: State, noise: PyTree, context: Context) -> tuple:
+        return functions.emit(state, everything(own), noise, context)
 
     def step(state: State, given: tuple) -> tuple:
         tick, ((noise, batch), coins) = given
         context = _context(world, tick.step, tick.turn, coins)
-        batch = _everything(world.shards) if batch is None else batch
-        message, private = _over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
+        if batch is None:
+            message, private = with_records(emit_all, world.shards, (state, noise), context)
+        else:
+            message, private = over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
         message = once(message, tick.step)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
-        public, info = _over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
+        public, info = over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
         seen = Seen(state.public, message, context, tick.live)
         return State(public, private), (info, _kept(static, world, seen))
 
@@ -231,26 +237,34 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
     condensed = _condensed(static, world)
 
     def draw(tick: Tick) -> tuple:
-        rows = world.shards.x.shape[1]
         key = partial(_folded, owner=tick.owner, step=tick.step)
         noise = noises.unit_noise(static.noise, key(world.noise_keys))
         here, _ = _whereabouts(static, world, tick.owner)
-        count = world.shards.counts[here]
-        sample = static.sampler.draw(key(world.sampling_keys), rows, count, tick.turn)
-        batch = None if sample is None else _pick_from(world.shards, here, sample)
+        batch = drawn_by(static.sampler, world.shards, here, key(world.sampling_keys), tick.turn)
         return noise, batch, key(world.coin_keys)
 
     def step(carry: tuple, given: tuple) -> tuple:
         register, everyones = carry
         tick, (noise, batch, coins) = given
         here, mine = _whereabouts(static, world, tick.owner)
-        at = partial(jax.tree.map, lambda leaf: leaf[tick.owner])
-        size, scale, numbers = at((world.size, world.noise_scale, world.numbers))
+        size, scale, numbers = _rows_at(tick.owner, (world.size, world.noise_scale, world.numbers))
         context = Context(tick.owner, tick.step, tick.turn, size, scale, numbers, coins)
-        private, own, brief = jax.tree.map(lambda leaf: leaf[here], (everyones, world.shards, condensed))
+        private, brief = _rows_at(here, (everyones, condensed))
         query = functions.ask(register, context)
-        records = brief if brief is not None else _masked(own) if batch is None else batch
-        message, kept = _spoken(static, tick.live & mine, private, query, records, noise, context)
+        records = brief if batch is None else batch
+
+        def emit() -> tuple[PyTree, PyTree]:
+            if records is not None:
+                return functions.emit(private, query, records, noise, context)
+            return of_one(
+                lambda shards, row: functions.emit(
+                    private, query, everything(_rows_at(row, shards)), noise, context
+                ),
+                world.shards,
+                here,
+            )
+
+        message, kept = _spoken(static, tick.live & mine, private, emit)
         settled, info = functions.settle(register, message, context)
         everyones = jax.tree.map(lambda all_, new: all_.at[here].set(new), everyones, kept)
         register = jax.tree.map(partial(jnp.where, tick.live), settled, register)
@@ -259,40 +273,42 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
     return in_blocks(step, draw, carry, ticks, block)
 
 
+def _rows_at(row: Array, tree: PyTree) -> PyTree:
+    """One row of each leaf."""
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, row, 0, keepdims=False), tree)
+
+
 def _condensed(static: Static, world: World) -> PyTree | None:
     """What owners' emits need of all their records, where the program can say so; once for all visits."""
     assert isinstance(static.functions, Visits)
     condense = static.functions.condense
     if condense is None or not isinstance(static.sampler, FullBatch):
         return None
-    here = jnp.minimum(world.first + jnp.arange(world.shards.counts.shape[0]), world.size.shape[0] - 1)
-    everyone = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
-    own = Context(
-        *(
-            part if axis is None else jax.tree.map(lambda leaf: leaf[here], part)
-            for part, axis in zip(everyone, _OWNER_AXES)
-        )
-    )._replace(owner=here)
-    return jax.lax.optimization_barrier(_over_owners(condense, (0, 0))(_everything(world.shards), own))
+    here = jnp.minimum(world.first + jnp.arange(number_of(world.shards)), world.size.shape[0] - 1)
+    own = rows_of(_context(world, jnp.int32(0), jnp.int32(0), world.coin_keys), here)._replace(owner=here)
+
+    def brief(one: Shards, context: Context) -> PyTree:
+        return condense(everything(one), context)
+
+    return jax.lax.optimization_barrier(with_records(brief, world.shards, (), own))
 
 
 def _whereabouts(static: Static, world: World, owner: Array) -> tuple[Array, Array | bool]:
     """The owner's row among the records here, and whether it has one: where owners are spread, some are elsewhere."""
     if static.axis is None:
         return owner, True
-    here, rows = owner - world.first, world.shards.counts.shape[0]
+    here, rows = owner - world.first, number_of(world.shards)
     return jnp.clip(here, 0, rows - 1), (here >= 0) & (here < rows)
 
 
-def _spoken(static: Static, speaks: Array, private: PyTree, *given: PyTree) -> tuple[PyTree, PyTree]:
+def _spoken(
+    static: Static, speaks: Array, private: PyTree, emit: Callable[[], tuple]
+) -> tuple[PyTree, PyTree]:
     """What everyone hears of the visitor, and what it keeps: nothing, unless it speaks.
 
     An owner that has made all its releases says nothing: its message is blanked before anyone sees it. Where
     owners are spread, only the visitor's own device computes; the others add zeros to what it says.
     """
-
-    def emit() -> tuple[PyTree, PyTree]:
-        return static.functions.emit(private, *given)  # type: ignore[call-arg]
 
     if static.axis is None:
         message, kept = emit()
@@ -313,7 +329,7 @@ def _games(static: Static, block: int, world: World, ticks: Tick, params: PyTree
     steps = _rounds if isinstance(static.functions, Rounds) else _visits
 
     def game(seed: Array) -> PyTree:
-        own = world._replace(**_keys(seed, world.shards.x.shape[0]))
+        own = world._replace(**_keys(seed, number_of(world.shards)))
         _, (_, kept) = steps(static, block, own, _start(static, own, params), ticks)
         return kept
 
@@ -324,40 +340,16 @@ def _kept(static: Static, world: World, seen: Seen) -> PyTree:
     return None if static.watch is None else static.watch(seen, world.shards, world.aside)
 
 
-def _message(seen: Seen, shards: Shards, aside: PyTree) -> PyTree:
+def _message(seen: Seen, shards: Holdings, aside: PyTree) -> PyTree:
     """The watcher that keeps the transcript."""
     del shards, aside
     return seen.message
 
 
-_OWNER_AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
-
-
 def _context(world: World, step: Array, turn: Array, keys: Array) -> Context:
-    """All owners' contexts of one round, to be mapped over by `_OWNER_AXES`."""
+    """All owners' contexts of one round, to be mapped over by `owners.AXES`."""
     owner = world.first + jnp.arange(len(world.size), dtype=jnp.int32)
     return Context(owner, step, turn, world.size, world.noise_scale, world.numbers, keys)
-
-
-def _over_owners(function: Callable, axes: tuple) -> Callable:
-    """`vmap` over owners; the last argument is the context."""
-    return jax.vmap(function, (*axes[:-1], _OWNER_AXES))
-
-
-def _everything(shards: Shards) -> Batch:
-    return jax.vmap(_masked)(shards)
-
-
-def _masked(one: Shards) -> Batch:
-    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32))
-
-
-def _pick(one: Shards, sample: PyTree) -> Batch:
-    return Batch(one.x[sample.positions], one.y[sample.positions], sample.mask)
-
-
-def _pick_from(shards: Shards, owner: Array, sample: PyTree) -> Batch:
-    return Batch(shards.x[owner, sample.positions], shards.y[owner, sample.positions], sample.mask)
 
 
 def _folded(keys: Array, owner: Array, step: Array) -> Array:

@@ -20,13 +20,13 @@ from coterie.engines.layout import Parts, advance, everyones, laid_out, models, 
 from coterie.engines.processes import check_agreement, losing
 from coterie.engines.resuming import Past
 from coterie.engines.schedule import Tick, ticks_of
-from coterie.program import Program, Shards, Trace
+from coterie.program import Holdings, Program, Trace
 from coterie.topologies.mixing import Mixer
 
 
 def spmd(
     program: Program,
-    shards: Shards,
+    shards: Holdings,
     mixer: Mixer | None = None,
     *,
     seed: int,

@@ -19,7 +19,7 @@ from coterie.engines.schedule import Tick, ticks_of
 from coterie.engines.simulate import Static, World
 from coterie.errors import InputError
 from coterie.mechanisms.normals import WIDE
-from coterie.program import Program, Rounds, Shards, Visits
+from coterie.program import Holdings, Program, Rounds, Visits
 from coterie.topologies.mixing import Mixer
 
 
@@ -44,7 +44,7 @@ class Spread(NamedTuple):
         return jax.tree.unflatten(self.tree, [next(rest[mine]) for mine in self.own])
 
 
-def alike(lane: Lane, shards: Shards) -> Hashable:
+def alike(lane: Lane, shards: Holdings) -> Hashable:
     """Lanes for which this is equal can run side by side: same functions, schedule and shapes."""
     schedule = lane.program.schedule
     arrays = (lane.program.numbers, lane.program.params, () if lane.mixer is None else lane.mixer.arrays)
@@ -60,7 +60,7 @@ def alike(lane: Lane, shards: Shards) -> Hashable:
 
 def sweep(
     lanes: Sequence[Lane],
-    shards: Shards,
+    shards: Holdings,
     *,
     every: int,
     probe: Callable[[PyTree], Any],

@@ -16,11 +16,12 @@ from coterie.problems import datasets, features, penalties
 from coterie.problems.features import FeatureMap
 from coterie.problems.losses import loss_for
 from coterie.problems.models import Model, linear, two_layer
-from coterie.problems.partition import Partition, partition, to_shards
+from coterie.problems.holdings import to_shards
+from coterie.problems.partition import Partition, partition
 from coterie.problems.penalties import Penalty
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.problems.table import Table
-from coterie.program import Shards
+from coterie.program import Holdings
 from coterie.protocols import Task
 from coterie.topologies import build as build_topology
 
@@ -36,7 +37,7 @@ class Prepared(NamedTuple):
     table: Table
     partition: Partition
     task: Task
-    shards: Shards
+    shards: Holdings
     x_test: np.ndarray
     y_test: np.ndarray
 

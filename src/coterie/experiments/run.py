@@ -236,8 +236,7 @@ def _apart(models: PyTree) -> jax.Array:
 def _central(prepared: Prepared) -> float:
     """Oracle: the non-private optimum over everyone's records."""
     shards, problem = prepared.shards, prepared.task.problem
-    mask = np.arange(shards.x.shape[1]) < np.asarray(shards.counts)[:, None]
-    x, y = np.asarray(shards.x)[mask], np.asarray(shards.y)[mask]
+    x, y = (np.concatenate(each) for each in zip(*map(shards.of, range(prepared.task.owners))))
     if problem.model.is_linear:
         params = central_optimum(problem, x, y)
     else:

@@ -10,7 +10,6 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.table import Table
-from coterie.program import Shards
 
 LEAST = 2  # records of an owner; with one, its size and its record are the same secret
 
@@ -133,18 +132,6 @@ def partition(table: Table, how: str | None = None, owners: int | None = None, s
     if owners is None:
         raise InputError(f"partition={how!r}: needs a number of owners. Give owners.")
     return PARTITIONS[kind](table, owners, value, seed)
-
-
-def to_shards(x: np.ndarray, y: np.ndarray, parts: Partition) -> Shards:
-    """Records by owner, padded with zeros to the largest; features in float32, targets in their own type."""
-    sizes = np.array([len(rows) for rows in parts.rows], np.int32)
-    shape = (len(sizes), int(sizes.max()))
-    padded_x = np.zeros(shape + x.shape[1:], np.float32)
-    padded_y = np.zeros(shape, y.dtype)
-    for at, rows in enumerate(parts.rows):
-        padded_x[at, : len(rows)] = x[rows]
-        padded_y[at, : len(rows)] = y[rows]
-    return Shards(padded_x, padded_y, sizes)  # type: ignore[arg-type]
 
 
 def _enough(n: int, owners: int, least: int) -> None:

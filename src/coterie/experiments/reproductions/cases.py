@@ -17,13 +17,14 @@ from coterie.errors import InputError
 from coterie.experiments.reproductions.spec import Cell, Data
 from coterie.problems import features, penalties
 from coterie.problems.datasets import load
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import loss_for
 from coterie.problems.models import linear, two_layer
-from coterie.problems.partition import Partition, partition, to_shards
+from coterie.problems.partition import Partition, partition
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.problems.table import Table
-from coterie.program import Shards
+from coterie.program import Groups, Holdings, Shards
 from coterie.protocols import Task
 from coterie.topologies import build as build_topology
 
@@ -38,7 +39,7 @@ class Case(NamedTuple):
 
     problem: Problem
     sizes: tuple[int, ...]
-    shards: Shards
+    shards: Holdings
     x: np.ndarray
     y: np.ndarray
     x_test: np.ndarray
@@ -175,7 +176,13 @@ def _problem(data: Data, table: Table, dim: int) -> Problem:
     return Problem(model, loss, penalties.l2(data.strength) if data.strength else penalties.none())
 
 
-def _padded(shards: Shards) -> Shards:
+def _padded(holdings: Holdings) -> Holdings:
+    if isinstance(holdings, Groups):
+        return holdings._replace(shards=tuple(_longer(shards) for shards in holdings.shards))
+    return _longer(holdings)
+
+
+def _longer(shards: Shards) -> Shards:
     rows = shards.x.shape[1]
     unit = max(1, 2 ** math.floor(math.log2(rows)) // _BUCKETS)
     more = -rows % unit

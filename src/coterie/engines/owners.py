@@ -1,0 +1,128 @@
+"""One owner's side of a protocol, mapped over all owners; or over the one that visits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import Array, PyTree
+from coterie.mechanisms.sampling import Draw, Sampler
+from coterie.program import Batch, Context, Groups, Holdings, Shards
+
+T = TypeVar("T")
+AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
+
+
+def parts_of(holdings: Holdings) -> tuple[Shards, ...]:
+    """The arrays that hold the records."""
+    return holdings.shards if isinstance(holdings, Groups) else (holdings,)
+
+
+def number_of(holdings: Holdings) -> int:
+    """How many owners have their records here."""
+    return sum(one.counts.shape[0] for one in parts_of(holdings))
+
+
+def over_owners(function: Callable, axes: tuple) -> Callable:
+    """`vmap` over owners; the last argument is the context."""
+    return jax.vmap(function, (*axes[:-1], AXES))
+
+
+def rows_of(context: Context, owners: Array) -> Context:
+    """The contexts of some owners."""
+    return Context(
+        *(
+            part if axis is None else jax.tree.map(lambda leaf: leaf[owners], part)
+            for part, axis in zip(context, AXES)
+        )
+    )
+
+
+def with_records(function: Callable, holdings: Holdings, given: tuple, context: Context) -> PyTree:
+    """`function(own records, *own rows of given, own context)` of every owner, in the owners' order."""
+    mapped = over_owners(function, (0,) * (len(given) + 2))
+    if isinstance(holdings, Shards):
+        return mapped(holdings, *given, context)
+    found = [
+        mapped(one, *jax.tree.map(lambda leaf, at=at: leaf[at], given), rows_of(context, at))
+        for one, at in zip(holdings.shards, holdings.owners)
+    ]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[holdings.place], *found)
+
+
+def of_one(function: Callable[[Shards, Array], T], holdings: Holdings, owner: Array) -> T:
+    """`function(shards, row)` with the array in which the owner's records are, and their row there."""
+    if isinstance(holdings, Shards):
+        return function(holdings, owner)
+    ends = np.cumsum([one.counts.shape[0] for one in holdings.shards])
+    place = holdings.place[owner]
+    which = jnp.sum(place >= jnp.asarray(ends[:-1], jnp.int32))
+    branches = [
+        lambda place, one=one, first=int(end) - one.counts.shape[0]: function(
+            one, jnp.clip(place - first, 0, one.counts.shape[0] - 1)
+        )
+        for one, end in zip(holdings.shards, ends)
+    ]
+    return jax.lax.switch(which, branches, place)
+
+
+def everything(one: Shards) -> Batch:
+    """All records of the owner whose shard this is."""
+    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32))
+
+
+def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | None:
+    """Every owner's batch of a round, drawn with the context's keys; None where all records are in it: no copies."""
+    longest = _longest(sampler, holdings)
+    if longest is None:
+        return None
+
+    def draw(one: Shards, context: Context) -> Batch:
+        sample = _drawn(sampler, context.key, one.x.shape[0], one.counts, context.turn, longest)
+        return Batch(one.x[sample.positions], one.y[sample.positions], sample.mask)
+
+    return with_records(draw, holdings, (), context)
+
+
+def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, turn: Array) -> Batch | None:
+    """The visitor's batch; None where all records are in it."""
+    longest = _longest(sampler, holdings)
+    if longest is None:
+        return None
+
+    def draw(shards: Shards, row: Array) -> Batch:
+        sample = _drawn(sampler, key, shards.x.shape[1], shards.counts[row], turn, longest)
+        return Batch(shards.x[row, sample.positions], shards.y[row, sample.positions], sample.mask)
+
+    return of_one(draw, holdings, owner)
+
+
+def numbers_drawn(sampler: Sampler, holdings: Holdings) -> int:
+    """How many numbers all owners' batches of a round take, with what is drawn to choose them."""
+    parts = parts_of(holdings)
+    chosen = sum(one.counts.shape[0] * sampler.cost(one.x.shape[1]) for one in parts)
+    record = math.prod(parts[0].x.shape[2:])
+    return chosen + number_of(holdings) * (_longest(sampler, holdings) or 0) * record
+
+
+def _longest(sampler: Sampler, holdings: Holdings) -> int | None:
+    """The length of a batch: the same for all owners."""
+    lengths = [_length(sampler, one.x.shape[1]) for one in parts_of(holdings)]
+    return None if lengths[0] is None else max(length or 0 for length in lengths)
+
+
+def _length(sampler: Sampler, rows: int) -> int | None:
+    found = jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
+    return None if found is None else found.mask.shape[0]
+
+
+def _drawn(sampler: Sampler, key: Array, rows: int, count: Array, turn: Array, longest: int) -> Draw:
+    found = sampler.draw(key, rows, count, turn)
+    assert found is not None
+    more = longest - found.mask.shape[0]
+    return found if more == 0 else Draw(*(jnp.pad(part, (0, more)) for part in found))

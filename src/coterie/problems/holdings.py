@@ -1,0 +1,103 @@
+"""Everyone's records in few arrays: owners of like size share one, so that memory and work follow the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from coterie.problems.partition import Partition
+from coterie.program import Groups, Holdings, Shards
+
+T = TypeVar("T")
+
+_WORTH = 1 << 22  # numbers of padding that are worth another array: each is compiled for anew, a third of a second
+_MOST = 12  # arrays
+_LEVELS = 64  # sizes at which an array may begin: the best division is looked for among those
+
+
+class Group(NamedTuple):
+    """Owners that share an array. Devices hold equally many each, as one program runs on all of them."""
+
+    owners: np.ndarray  # (devices, owners there); a number past the last owner's is a made-up one
+    rows: int
+
+
+def to_shards(x: np.ndarray, y: np.ndarray, parts: Partition) -> Holdings:
+    """Records by owner; features in float32, targets in their own type."""
+    groups = grouped([len(rows) for rows in parts.rows], math.prod(x.shape[1:]))
+    like = np.empty((0, *x.shape[1:]), np.float32), np.empty(0, y.dtype)
+    shards = tuple(
+        filled(
+            like, group.rows, [parts.rows[owner] for owner in group.owners[0]], lambda own: (x[own], y[own])
+        )
+        for group in groups
+    )
+    if len(shards) == 1:
+        return shards[0]
+    return Groups(shards, *places(groups, 0))  # type: ignore[arg-type]
+
+
+def filled(
+    like: tuple[np.ndarray, np.ndarray], rows: int, owners: Sequence[T], own: Callable[[T], tuple]
+) -> Shards:
+    """The records that `own` gives of each of the owners, padded with zeros; shapes and types of a record as `like`."""
+    x, y = (np.zeros((len(owners), rows, *one.shape[1:]), one.dtype) for one in like)
+    counts = np.zeros(len(owners), np.int32)
+    for at, owner in enumerate(owners):
+        own_x, own_y = own(owner)
+        counts[at] = len(own_y)
+        x[at, : counts[at]], y[at, : counts[at]] = own_x, own_y
+    return Shards(x, y, counts)  # type: ignore[arg-type]
+
+
+def grouped(sizes: Sequence[int], width: int, devices: int = 1) -> list[Group]:
+    """Which owners share an array; `width`: numbers of a record. Owners are dealt to the devices in order.
+
+    One group keeps the owners' order. Several go from the largest owners to the smallest.
+    """
+    held = -(-len(sizes) // devices)
+    table = np.ones(devices * held, int)  # a made-up owner has one record
+    table[: len(sizes)] = sizes
+    table = table.reshape(devices, held)
+    order = np.argsort(-table, axis=1, kind="stable")
+    ranked = np.take_along_axis(table, order, axis=1).max(axis=0)  # the largest owner of each rank
+    starts = _starts(ranked, width * devices)
+    ends = [*starts[1:], held]
+    if len(starts) == 1:
+        order = np.broadcast_to(np.arange(held), order.shape)
+    owners = order + np.arange(devices)[:, None] * held
+    return [Group(owners[:, first:last], int(ranked[first])) for first, last in zip(starts, ends)]
+
+
+def places(groups: Sequence[Group], device: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """`Groups.owners` and `Groups.place` of one device, owners counted from its first."""
+    first = min(int(group.owners[device].min()) for group in groups)
+    owners = tuple((group.owners[device] - first).astype(np.int32) for group in groups)
+    return owners, np.argsort(np.concatenate(owners)).astype(np.int32)
+
+
+def _starts(sizes: np.ndarray, width: int) -> list[int]:
+    """Where groups of descending `sizes` begin: least numbers in all, a group counting for `_WORTH`."""
+    steps = np.flatnonzero(np.diff(sizes, prepend=sizes[0] + 1))  # first of each size
+    if len(steps) > _LEVELS:
+        wanted = np.geomspace(sizes[0], sizes[-1], _LEVELS)
+        steps = np.unique(np.searchsorted(-sizes, -wanted))
+    ends = np.append(steps, len(sizes))
+    # numbers[i, j]: of a group that begins at steps[i] and ends before ends[j].
+    numbers = np.maximum(ends[None] - steps[:, None], 0).astype(float) * sizes[steps, None] * width
+    best, came = np.full(len(ends), np.inf), []
+    best[0] = 0.0
+    finals = []
+    for _ in range(min(_MOST, len(steps))):
+        ways = np.where(np.tri(len(steps), len(ends), dtype=bool), np.inf, best[:-1, None] + numbers)
+        came.append(ways.argmin(axis=0))
+        best = ways.min(axis=0)
+        finals.append(best[-1] + _WORTH * len(came))
+    found, at = [], len(ends) - 1
+    for back in reversed(came[: int(np.argmin(finals)) + 1]):
+        at = int(back[at])
+        found.append(int(steps[at]))
+    return found[::-1]
