@@ -36,6 +36,9 @@ def once(tree: PyTree, step: Array) -> PyTree:
     cheap. What a loop starts from must be stored; this one never turns, as steps count from 1, which XLA cannot know.
     """
 
+    if not jax.tree.leaves(tree):
+        return tree
+
     def never(pair: tuple) -> tuple:
         return pair[0] + 1, jax.tree.map(jnp.negative, pair[1])
 

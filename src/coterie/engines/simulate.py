@@ -249,7 +249,9 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
         here, mine = _whereabouts(static, world, tick.owner)
         size, scale, numbers = _rows_at(tick.owner, (world.size, world.noise_scale, world.numbers))
         context = Context(tick.owner, tick.step, tick.turn, size, scale, numbers, coins)
-        private, brief = _rows_at(here, (everyones, condensed))
+        # Stored first, or XLA reads everyone's state after this visit has changed it, and copies all of it for that.
+        private = once(_rows_at(here, everyones), tick.step)
+        brief = _rows_at(here, condensed)
         query = functions.ask(register, context)
         records = brief if batch is None else batch
 
@@ -266,7 +268,9 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
 
         message, kept = _spoken(static, tick.live & mine, private, emit)
         settled, info = functions.settle(register, message, context)
-        everyones = jax.tree.map(lambda all_, new: all_.at[here].set(new), everyones, kept)
+        everyones = jax.tree.map(
+            lambda all_, new: jax.lax.dynamic_update_index_in_dim(all_, new, here, 0), everyones, kept
+        )
         register = jax.tree.map(partial(jnp.where, tick.live), settled, register)
         return (register, everyones), (info, _kept(static, world, Seen(query, message, context, tick.live)))
 
