@@ -124,6 +124,32 @@ def test_a_record_moves_the_release_by_at_most_lemma_5_and_reaches_it(where):
     assert 0.95 * declared <= reached <= declared * (1 + 1e-3)
 
 
+def test_a_long_register_does_not_let_rounding_speak():
+    """Whoever holds the register shows a model of 2²⁶, so that the last bit of w^L is wider than a record's share;
+    then none, so that the bit is in what the noise is added to."""
+    rows = 100
+    given = task((3 * rows,), DIM, penalty=none())
+    programs = {
+        way: build("deep_q", given, {"batch": rows, "policy": way}, "certified")
+        for way in ("global", "local")
+    }
+    program = programs["global"]
+    shown = jnp.zeros((DIM, 1)).at[0, 0].set(-(2.0**26))
+    nothing = Batch(jnp.zeros((rows, DIM)), jnp.ones(rows), jnp.ones(rows))
+
+    def released(record: float) -> np.ndarray:
+        batch = nothing._replace(x=nothing.x.at[:, 0].set(0.2515).at[0, 0].set(record))
+        private = visits_of(program).init(given.params, context(program))
+        visits = (("global", shown, nothing), ("local", shown, batch), ("global", 0.0 * shown, nothing))
+        for step, (way, at, seen) in enumerate(visits):
+            act = emit_of(visits_of(programs[way]))
+            message, private = act(private, at, seen, unit(), context(program, step + 1))
+        return np.asarray(message.model)
+
+    declared = 2 * float(context(program).numbers.walk.step) * program.plan.clip_norm / rows
+    assert np.linalg.norm(released(0.2515) - released(-1.0)) <= declared * 1.001
+
+
 def test_noise_on_a_release_is_the_largest_step_since_the_last_one():
     given = task((9,), DIM, penalty=l2(0.05))
     program = build("deep_q", given, {"batch": 3, "policy": "global"}, "paper")

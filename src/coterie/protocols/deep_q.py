@@ -13,6 +13,8 @@ each as the randomised response that its exploration makes it. By default (`"cer
 what is public, [w^G, loss of w^G on B], and that loss is released with noise and charged.
 Lemma 5 needs steps that do not expand: features are bounded instead of gradients clipped (which would be
 expansive), and η > 1/(2μ) is refused; as published with λ > 0 it is larger for most steps, so no bound holds.
+Nor may rounding expand them: by default w^G, as it is shown, and w^L are kept within `radius`. Whoever holds the
+register could otherwise show an owner a model so long that the last bit of w^L outweighs the noise.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
 from coterie.mechanisms import OnePass, ReleasePlan
+from coterie.mechanisms.clipping import Clipped, in_parts
 from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
@@ -56,7 +59,7 @@ class Settings(wor_sgd.Settings):
     policy: Literal["q", "coin", "global", "local"] = "q"
     # Half of each release is an older model, so w^G advances more slowly than the bound says: as if ‖w*‖ were
     # larger. Chosen on Adult and KDD Cup 99.
-    radius: float = 100.0
+    radius: float = 100.0  # certified: models are kept within it
 
 
 class Numbers(NamedTuple):
@@ -108,15 +111,16 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     return Program(
         functions=_functions(task.problem, settings.policy, certified),
         plan=plan,
-        numbers=_numbers(task, plan, pace),
+        numbers=_numbers(task, plan, pace, settings.radius if certified else math.inf),
         params=task.params,
         schedule=wor_sgd.in_turns(plan.releases),
         claim=wor_sgd.claim(task, plan, "Jin, He & Dai, Theorem 5", _claim_note(plan)),
     )
 
 
-def _numbers(task: Task, plan: ReleasePlan, pace: Pace) -> Numbers:
+def _numbers(task: Task, plan: ReleasePlan, pace: Pace, radius: float) -> Numbers:
     models = wor_sgd.models_in(task.problem)
+    walk = wor_sgd.numbers(task, pace)
     most = _LOSS_SPAN * _start_loss(task.problem) / models
     rows = {
         "feature_norm": wor_sgd.feature_norm(task),
@@ -126,7 +130,7 @@ def _numbers(task: Task, plan: ReleasePlan, pace: Pace) -> Numbers:
         # √models · most; their noise over that is QUIETER times a model's noise over its 2 clip_norm.
         "loss_scale": QUIETER * math.sqrt(models) * most / (2 * task.clip_norm),
     }
-    return Numbers(wor_sgd.numbers(task, pace), **per_owner(task.owners, rows))
+    return Numbers(walk._replace(domain=jnp.minimum(walk.domain, radius)), **per_owner(task.owners, rows))
 
 
 @lru_cache(maxsize=64)
@@ -162,13 +166,14 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
     def _public(shown: Array, batch: Batch, noise: PyTree, ctx: Context) -> Heard:
         numbers: Numbers = ctx.numbers
         losses = jnp.minimum(_losses(problem, shown, batch), numbers.loss_most)
-        total = jnp.sum(jnp.where(batch.mask[:, None] > 0, losses, 0.0), axis=0)
+        total = _added_up(losses, batch.mask, problem.careful)
         loss = noised(total, noise["loss"], numbers.loss_scale * ctx.noise_scale) / numbers.walk.batch
         return Heard(shown, loss, loss)
 
     def emit(private: Private, shown: Array, batch: Batch, noise: PyTree, ctx: Context) -> tuple:
         walk: wor_sgd.Numbers = ctx.numbers.walk
         batch = _bounded(batch, ctx.numbers.feature_norm, problem.loss.outputs)
+        shown = wor_sgd.project(problem, shown, walk.domain)  # whatever the holder of the register sent
         choice, loss, agents = choose(private, shown, batch, noise, ctx)
         step = wor_sgd.step_at(walk, ctx.step)
         widest = jnp.maximum(private.widest, step)
@@ -233,6 +238,15 @@ def _losses(problem: Problem, w: Array, batch: Batch) -> Array:
         return problem.loss.value(scores, batch.y)[:, None]
     sign = 2.0 * jax.nn.one_hot(batch.y, problem.loss.outputs, dtype=scores.dtype) - 1.0
     return jax.nn.softplus(-sign * scores)
+
+
+def _added_up(losses: Array, mask: Array, careful: bool) -> Array:
+    """(rows, models) -> (models,) sums of the losses of real records."""
+
+    def add_up(part: Batch) -> Clipped:
+        return Clipped(jnp.sum(jnp.where(part.mask[:, None] > 0, part.x, 0.0), axis=0), part.mask)
+
+    return in_parts(add_up, Batch(losses, mask, mask), mask.shape[0], careful).total
 
 
 def _by_model(w: Array, models: int) -> Array:
@@ -321,8 +335,20 @@ def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
     multiplier = tuple(z * more for z in spent)
     scale = [z * task.clip_norm for z in multiplier]
     pace = wor_sgd.tuned(task, settings, scale, largest)
-    plan = _plan(task, pace.batch, multiplier)
+    plan = replace(_plan(task, pace.batch, multiplier), rounded=_rounded(task, pace, settings.radius))
     return (replace(plan, charged=spent) if settings.policy == "q" else plan), pace
+
+
+def _rounded(task: Task, pace: Pace, radius: float) -> tuple[float, ...]:
+    """What float32 rounds on the way to a release, in units of η C / b, that in which a record moves it by 2.
+
+    A model within `radius` is rounded once in each of up to n / b local steps, whose mean with w^G halves it, and four
+    times in the release: (n + 8 b) / 2b times. `rounding_slack` takes two roundings of each number for granted.
+    Losses lie in [0, most] and not around zero, so that their sum counts as 2 n.
+    """
+    models = math.sqrt(wor_sgd.models_in(task.problem)) * radius
+    unit = pace.step * task.clip_norm
+    return tuple(max((size + 8 * pace.batch) * models / (4 * unit), 2.0 * size) for size in task.sizes)
 
 
 def _plan(task: Task, batch: int, multiplier: tuple[float, ...]) -> ReleasePlan:
