@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ class Trial:
         hub = network.settled(agreement).hub
         wanted = {name: where for name, where in addresses.items() if name in names or name == hub}
         self.planned: Collaboration = network.found(folder / "net", agreement, wanted, None)
+        if self.planned.program.plan.quorum:
+            for name in names:
+                own = party.read(self.place(name))
+                (self.place(name) / party.NAME).write_text(replace(own, trusts_aggregator=True).to_toml())
         self._write_records(sizes, names)
         self.processes: dict[str, BaseProcess] = {}
 

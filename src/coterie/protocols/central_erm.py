@@ -21,7 +21,7 @@ from coterie.protocols._erm_noise import Noised, Steps
 from coterie.protocols.task import Calibration, Task
 
 SOURCE = "Wang, Ye & Xu 2017, as stated in Kang et al. 2021, Table 1"
-VIEW = "what the server publishes; the server is trusted with all records"
+VIEW = "what the server publishes, to who drew no part of the noise; the server is trusted with all records"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     """The baseline for this task.
 
     Guarantee: with `calibration="certified"` every iterate that the server publishes meets every owner's (ε, δ) under
-    replace-one adjacency. Nothing protects a record from the server.
+    replace-one adjacency. Nothing protects a record from the server, and a party knows its own part of the noise.
     """
     given = Steps(settings.steps, settings.step_size, settings.radius)
     weights = np.array(task.sizes) / sum(task.sizes)

@@ -73,7 +73,13 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
         kept = place / parties.NAME
         if kept.exists():  # what the owner may have set itself
             old = parties.read(kept)
-            own = replace(own, generator=old.generator, epsilon=old.epsilon, delta=old.delta)
+            own = replace(
+                own,
+                generator=old.generator,
+                epsilon=old.epsilon,
+                delta=old.delta,
+                trusts_aggregator=old.trusts_aggregator,
+            )
         kept.write_text(own.to_toml(), encoding="utf-8")
     if router is not None:
         (folder / "router" / "router.json").write_text(_router(planned, router), encoding="utf-8")

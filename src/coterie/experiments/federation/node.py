@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,12 @@ from coterie.engines.federate.machine import Machine
 from coterie.engines.federate.release import Outlet
 from coterie.engines.federate.side import Records, RegisterSide, RoundsSide, VisitSide
 from coterie.engines.federate.wire import OVERHEAD
-from coterie.errors import InputError
+from coterie.errors import BudgetError, InputError
 from coterie.experiments.federation import agreement as agreements
+from coterie.experiments.federation import party as parties
 from coterie.experiments.federation.collaboration import Collaboration, collaboration
 from coterie.experiments.federation.party import Party
+from coterie.mechanisms import ReleasePlan
 from coterie.problems.datasets.schema import Rows
 from coterie.program import Rounds
 
@@ -151,7 +153,13 @@ def _owner(
             relation=program.plan.relation,
         )
     )
-    outlet = Outlet(ledger, planned.agreement.run, program.plan, at, planned.messages(at))
+    plan = charged_plan(party, planned)
+    outlet = Outlet(ledger, planned.agreement.run, plan, at, planned.messages(at))
+    if not outlet.affordable and plan is not program.plan:
+        raise BudgetError(
+            f"epsilon={epsilon:g}: this run costs more against the aggregator, who sees messages with less noise than "
+            f"it publishes. Set trusts_aggregator = true in {parties.NAME} if you trust it, or agree on view=untrusted."
+        )
     if not outlet.affordable:
         log(
             f"budget: ε = {ledger.spent().epsilon:.4g} of {epsilon:g} is spent on these records; this run needs more "
@@ -166,6 +174,18 @@ def _owner(
     if injected_seed is not None:
         log("TEST NOISE: whoever knows the seed can take it off again. Never use it on records that matter.")
     return _Owner(_machine(planned, at, records, source, outlet, journal), outlet, records, epsilon)
+
+
+def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
+    """What the owner's ledger is charged for: what leaves the owner, or the sums alone where it trusts who adds up.
+
+    Guarantee: an agreement cannot make an owner rely on others' noise. Whoever founds a network could otherwise be
+    the aggregator, and all the other owners too, whose shares of the noise are then none.
+    """
+    plan = planned.program.plan
+    if plan.quorum == 0 or party.trusts_aggregator:
+        return plan
+    return replace(plan, charged=None, quorum=0, view="public transcript")
 
 
 def _machine(

@@ -12,7 +12,7 @@ import numpy as np
 
 from coterie.accounting.plans import certificates_of
 from coterie.errors import InputError
-from coterie.experiments.federation.node import Outcome
+from coterie.experiments.federation.node import Outcome, charged_plan
 from coterie.problems.metrics import metric_for
 
 _SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
@@ -45,7 +45,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     if outcome.spent is None:
         return found
     at = agreement.owners.index(party.name)
-    certificate = certificates_of(planned.program.plan, planned.task.delta)[at]
+    certificate = certificates_of(charged_plan(party, planned), planned.task.delta)[at]
     return found | {
         "certified_epsilon": certificate.to_json()["epsilon"],
         "delta": planned.task.delta,

@@ -29,6 +29,7 @@ class Party:
         None  # the ledger's budget over all runs; None: what the agreement says for this run
     )
     delta: float | None = None
+    trusts_aggregator: bool = False  # with messages that have less noise than what it publishes
 
     @property
     def agreement(self) -> Path:
@@ -61,6 +62,7 @@ class Party:
 
         own = {"name": self.name, "listen": self.listen, "router": self.router, "generator": self.generator}
         own |= {"epsilon": self.epsilon, "delta": self.delta}
+        own |= {"trusts_aggregator": self.trusts_aggregator or None}
         return tomli_w.dumps(
             {key: value for key, value in own.items() if value is not None} | {"peers": self.peers}
         )
@@ -77,7 +79,7 @@ def read(path: Path) -> Party:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"config={str(path)!r}: is not TOML ({error}).") from error
-    known = {"name", "listen", "router", "generator", "epsilon", "delta", "peers"}
+    known = {"name", "listen", "router", "generator", "epsilon", "delta", "trusts_aggregator", "peers"}
     for key in given:
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
@@ -94,6 +96,8 @@ def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
         _check.positive("epsilon", given["epsilon"])
     if "delta" in given:
         _check.probability("delta", given["delta"])
+    if not isinstance(given.get("trusts_aggregator", False), bool):
+        raise InputError(f"{path}: trusts_aggregator={given['trusts_aggregator']!r}: must be true or false.")
     peers = given.get("peers", {})
     if not isinstance(peers, dict) or not all(isinstance(one, str) for one in peers.values()):
         raise InputError(f"{path}: peers must map names to host:port.")

@@ -1,0 +1,74 @@
+"""An agreement cannot make an owner rely on somebody whom the owner does not trust."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie.accounting import certify
+from coterie.accounting.plans import certificates_of
+from coterie.cli import app
+from coterie.experiments.federation import agreement as agreements
+from coterie.experiments.federation import party
+from coterie.experiments.federation.collaboration import Collaboration, collaboration
+from coterie.experiments.federation.node import charged_plan
+
+COLUMNS = 'target = "y"\nclasses = ["no", "yes"]\n[columns]\na = [0, 1]\n'
+SHAM = [
+    f"s{at}" for at in range(9)
+]  # owners that the founder made up; it knows the noise that they add: none
+
+
+def call(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """The folder of the one real owner among ten, in a network whose founder is also its aggregator."""
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    (tmp_path / "a.csv").write_text("a,y\n" + "0.5,yes\n0.25,no\n" * 20)
+    owners, sizes = ",".join(["a", *SHAM]), ",".join(["40"] * 10)
+    status, _, err = call(
+        *("network", "new", tmp_path / "net", "--owners", owners, "--sizes", sizes),
+        *("--columns", tmp_path / "columns.toml", "--protocol", "weighted_erm", "--set", "view=aggregator"),
+    )
+    assert status == 0, err
+    return tmp_path / "net" / "parties" / "a"
+
+
+def planned(place: Path) -> Collaboration:
+    return collaboration(agreements.read(place / "agreement.json"))
+
+
+def test_a_message_is_charged_with_its_own_noise_unless_the_aggregator_is_trusted(place):
+    found, own = planned(place), party.read(place)
+    trusted = certificates_of(charged_plan(replace(own, trusts_aggregator=True), found), 1e-5)[0]
+    alone = certificates_of(charged_plan(own, found), 1e-5)[0]
+    assert trusted.epsilon <= 1
+    assert "aggregator trusted" in trusted.view
+    plan = found.program.plan
+    message = replace(plan, charged=None).event(0)
+    assert alone.epsilon == certify(message, delta=1e-5).epsilon > 3
+    assert alone.view == "public transcript"
+
+
+def test_without_trust_nothing_leaves_that_costs_more_than_the_budget(place):
+    status, _, err = call("node", place, "--data", place.parents[2] / "a.csv")
+    assert (status, "trusts_aggregator = true" in err, "Traceback" in err) == (3, True, False)
+    status, out, _ = call("ledger", "show", place / "ledger.sqlite", "--json")
+    assert (status, json.loads(out)["spent"]["epsilon"]) == (0, 0.0)
+
+
+def test_the_owner_says_whom_it_trusts(place):
+    own = place / party.NAME
+    own.write_text("trusts_aggregator = true\n" + own.read_text())
+    assert party.read(place).trusts_aggregator
+    assert "trusts_aggregator = true\n" in party.read(place).to_toml()  # also under a new agreement
+    own.write_text('trusts_aggregator = "all"\n' + own.read_text().replace("trusts_aggregator = true\n", ""))
+    assert call("node", place)[0] == 2
