@@ -1,5 +1,7 @@
 """The residual network: its layers against JAX's own, its gradients record by record, and a run of the engine."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from coterie.mechanisms import FixedSize
 from coterie.problems.losses import softmax
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped, clipped_mean, objective
-from coterie.problems.resnet import _convolve, _neighbourhoods, resnet
+from coterie.problems.resnet import _by_rows, _convolve, _neighbourhoods, _normalise, resnet
 from coterie.program import Batch, Shards
 from coterie.protocols import Task, build
 from coterie.topologies import build as topology
@@ -40,6 +42,48 @@ def test_neighbourhoods_make_a_convolution(size: int, stride: int, pixels: int) 
     )
     found = jnp.tensordot(_neighbourhoods(x, size, stride), w.reshape(-1, 5), 1, precision="highest")
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("pixels", [(8, 8), (7, 5)])
+def test_rows_of_pixels_make_the_same_convolution(pixels: tuple[int, int]) -> None:
+    x = jax.random.normal(jax.random.key(0), (2, *pixels, 3))
+    w = jax.random.normal(jax.random.key(1), (3, 3, 3, 5))
+
+    def direct(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
+        )
+
+    (expected, back), (found, ours) = (
+        jax.jit(lambda x, w, f=f: _with_slopes(f, x, w))(x, w) for f in (direct, _by_rows)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-3), ours, back)
+
+
+def _with_slopes(function: Callable, *arguments: jax.Array) -> tuple:
+    """Its value, and the slopes of the sum of the value's squares."""
+    value, back = jax.vjp(function, *arguments)
+    return value, back(2 * value)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_the_norms_own_derivative_is_jaxs(groups: int) -> None:
+    keys = jax.random.split(jax.random.key(0), 3)
+    x = 3.0 * jax.random.normal(keys[0], (2, 5, 4, 6)) + 1.0
+    scale, shift = jax.random.normal(keys[1], (6,)), jax.random.normal(keys[2], (6,))
+
+    def plain(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
+        parts = x.reshape(2, 20, groups, 6 // groups)
+        unit = jax.nn.standardize(parts, axis=(1, 3), epsilon=1e-5).reshape(x.shape)
+        return unit * scale[None, None, None] + shift[None, None, None]
+
+    expected, back = jax.jit(lambda *given: _with_slopes(plain, *given))(x, scale, shift)
+    found, ours = jax.jit(lambda *given: _with_slopes(lambda *own: _normalise(*own, groups), *given))(
+        x, scale, shift
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), ours, back)
 
 
 def test_every_group_of_channels_is_normalised_by_itself() -> None:

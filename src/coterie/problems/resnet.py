@@ -4,16 +4,17 @@ Small images, as usual: the first convolution is 3 × 3 with stride 1 and nothin
 (Wu & He 2018) in place of BatchNorm: a batch's statistics would tie each record's gradient to the other records, and
 no bound on one record's share of the sum would hold.
 
-A convolution here is one matrix product with the pixels' neighbourhoods laid out side by side. Engines map a model
-over owners, each with weights of its own: a convolution then becomes a grouped one, a matrix product a batched one.
-On an H200 the two are level in early layers and the product is twice as fast in late ones (times in docs/gpu.md).
+A convolution here is one matrix product. Engines map a model over owners, each with weights of its own: a convolution
+then becomes a grouped one, a matrix product a batched one. Where pixels are many and channels few, the product takes
+rows of pixels side by side and the sums of rows follow it; elsewhere it takes whole neighbourhoods, nine times the
+image. On an H200, forward and back, the first is the fastest way in early layers (times in docs/gpu.md).
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Literal, TypeAlias
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -109,9 +110,32 @@ def _block(block: PyTree, x: Array, groups: int, stride: int) -> Array:
 
 def _convolve(layer: PyTree, x: Array, groups: int, stride: int = 1) -> Array:
     """Convolution and GroupNorm: (rows, height, width, inputs) -> (rows, ⌈height / stride⌉, …, outputs)."""
-    size, _, inputs, outputs = layer["w"].shape
-    weights = layer["w"].reshape(size * size * inputs, outputs).astype(x.dtype)
-    return _normalise(layer, jnp.tensordot(_neighbourhoods(x, size, stride), weights, 1), groups)
+    size, _, _, outputs = layer["w"].shape
+    weights = layer["w"].astype(x.dtype)
+    if size > 1 and stride == 1 and x.shape[1] * x.shape[2] > outputs:
+        found = _by_rows(x, weights)
+    else:
+        found = jnp.tensordot(_neighbourhoods(x, size, stride), weights.reshape(-1, outputs), 1)
+    return _normalise(found, layer["scale"], layer["shift"], groups)
+
+
+def _by_rows(x: Array, weights: Array) -> Array:
+    """Every row of pixels with each row of the weights, then the sums of rows below one another.
+
+    Lays out and sums three times the image and the result, where neighbourhoods lay out nine times the image.
+    """
+    size, _, inputs, outputs = weights.shape
+    _, height, width, _ = x.shape
+    margin = size // 2
+    wide = jnp.pad(x, ((0, 0), (0, 0), (margin, margin), (0, 0)))
+    beside = jnp.concatenate([wide[:, :, right : right + width] for right in range(size)], axis=3)
+    rows = jnp.tensordot(beside, weights.transpose(1, 2, 0, 3).reshape(size * inputs, size * outputs), 1)
+    tall = jnp.pad(rows, ((0, 0), (margin, margin), (0, 0), (0, 0)))
+    parts = [
+        tall[:, down : down + height, :, down * outputs : (down + 1) * outputs].astype(jnp.float32)
+        for down in range(size)
+    ]
+    return sum(parts[1:], start=parts[0]).astype(x.dtype)
 
 
 def _neighbourhoods(x: Array, size: int, stride: int) -> Array:
@@ -126,11 +150,61 @@ def _neighbourhoods(x: Array, size: int, stride: int) -> Array:
     )
 
 
-def _normalise(layer: PyTree, x: Array, groups: int) -> Array:
-    """GroupNorm, in float32 whatever the convolutions use."""
-    rows, height, width, channels = x.shape
-    parts = x.astype(jnp.float32).reshape(rows, height * width, groups, channels // groups)
-    mean = jnp.mean(parts, axis=(1, 3), keepdims=True)
-    spread = jnp.mean(jnp.square(parts - mean), axis=(1, 3), keepdims=True)
-    unit = ((parts - mean) * jax.lax.rsqrt(spread + _EPSILON)).reshape(x.shape)
-    return (unit * layer["scale"][None, None, None] + layer["shift"][None, None, None]).astype(x.dtype)
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _normalise(x: Array, scale: Array, shift: Array, groups: int) -> Array:
+    """GroupNorm, in float32 whatever the convolutions use.
+
+    Its own derivative, as small pictures are bound by the number of passes: two over `x`, and two back over `x` and
+    the slope, where JAX's would take a dozen.
+    """
+    return _normalised(x, scale, shift, groups)[0]
+
+
+class _Moments(NamedTuple):
+    """Of each record and group: (rows, groups), float32."""
+
+    mean: Array
+    inverse: Array  # 1 / spread
+
+
+def _normalised(x: Array, scale: Array, shift: Array, groups: int) -> tuple[Array, tuple]:
+    full = x.astype(jnp.float32)
+    count = x.shape[1] * x.shape[2] * (x.shape[3] // groups)
+    mean = _by_group(jnp.sum(full, axis=(1, 2)), groups) / count
+    square = _by_group(jnp.sum(full * full, axis=(1, 2)), groups) / count
+    moments = _Moments(mean, jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0.0) + _EPSILON))
+    slope = _by_channel(moments.inverse, x) * scale[None]
+    offset = shift[None] - _by_channel(mean, x) * slope
+    return (full * _spread(slope) + _spread(offset)).astype(x.dtype), (x, scale, moments)
+
+
+def _normalised_back(groups: int, kept: tuple, slope: Array) -> tuple[Array, Array, Array]:
+    """With unit = (x - mean) / spread: dx = (scale dy - mean(scale dy) - unit mean(scale dy unit)) / spread."""
+    x, scale, moments = kept
+    full, dy = x.astype(jnp.float32), slope.astype(jnp.float32)
+    mean, inverse = (_by_channel(one, x) for one in moments)
+    unit = (full - _spread(mean)) * _spread(inverse)
+    total, along = jnp.sum(dy, axis=(1, 2)), jnp.sum(dy * unit, axis=(1, 2))
+    count = x.shape[1] * x.shape[2] * (x.shape[3] // groups)
+    level = _by_channel(_by_group(total * scale[None], groups) / count, x)
+    tilt = _by_channel(_by_group(along * scale[None], groups) / count, x)
+    dx = (dy * scale[None, None, None] - _spread(level) - unit * _spread(tilt)) * _spread(inverse)
+    return dx.astype(x.dtype), jnp.sum(along, axis=0), jnp.sum(total, axis=0)
+
+
+_normalise.defvjp(_normalised, _normalised_back)
+
+
+def _by_group(channels: Array, groups: int) -> Array:
+    """(rows, channels) -> (rows, groups) sums."""
+    return jnp.sum(channels.reshape(channels.shape[0], groups, -1), axis=2)
+
+
+def _by_channel(groups: Array, x: Array) -> Array:
+    """(rows, groups) -> (rows, channels): each group's number for each of its channels."""
+    return jnp.repeat(groups, x.shape[3] // groups.shape[1], axis=1)
+
+
+def _spread(channels: Array) -> Array:
+    """(rows, channels) -> (rows, 1, 1, channels)."""
+    return channels[:, None, None]

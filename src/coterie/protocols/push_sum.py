@@ -93,7 +93,7 @@ class Public(NamedTuple):
     x: PyTree
     w: Array
     log_threshold: PyTree  # w ln C_t, mixed as x is; () unless tracked
-    average: PyTree
+    average: PyTree  # () where the model is the last z
 
 
 class Message(NamedTuple):
@@ -136,7 +136,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     if calibration == "noiseless":
         plan = replace(plan, noise="none", flaw="")
     return Program(
-        functions=functions(task.problem, policy, together=settings.batch > 1 and not tuned),
+        functions=functions(task.problem, policy, settings.batch > 1 and not tuned, tuned),
         plan=plan,
         numbers=_numbers(task, settings, plan, policy),
         params=task.params,
@@ -147,10 +147,10 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
 
 @lru_cache(maxsize=64)
-def functions(problem: Problem, policy: Policy, together: bool = False) -> Rounds:
-    """What an owner does; `together`: a batch's mean gradient is clipped as one record's would be.
+def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) -> Rounds:
+    """What an owner does. Cached, so that equal settings are the same functions and compile once.
 
-    Cached, so that equal settings are the same functions and compile once.
+    `together`: a batch's mean gradient is clipped as one record's would be; `averaged`: the model is a running average.
     """
     summed = clipped_mean if together else clipped
     tracked = policy == "tracked"
@@ -170,7 +170,7 @@ def functions(problem: Problem, policy: Policy, together: bool = False) -> Round
 
     def init(params: PyTree, ctx: Context) -> State:
         start = jnp.log(ctx.numbers.clip_norm) if tracked else ()
-        return State(Public(params, jnp.float32(1.0), start, params), ())
+        return State(Public(params, jnp.float32(1.0), start, params if averaged else ()), ())
 
     def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[Message, PyTree]:
         # Sensitivity, tracked: in units of noise / the plan's multiplier, a record contributes the pair
@@ -199,19 +199,24 @@ def functions(problem: Problem, policy: Policy, together: bool = False) -> Round
 
     def absorb(public: Public, own: Message, mixed: Message, ctx: Context) -> tuple[Public, Info]:
         del own
-        z = _debiased(mixed.x, mixed.w)
-        new = 1.0 / (1.0 + (ctx.step.astype(jnp.float32) - 1.0) / (ctx.numbers.averaging + 1.0))
-        average = jax.tree.map(lambda old, now: (1.0 - new) * old + new * now, public.average, z)
+        average = blended(public.average, _debiased(mixed.x, mixed.w), ctx) if averaged else ()
         # Held at ln C, so that a threshold that follows growing gradients never lets a run diverge.
         held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.clip_norm)) if tracked else ()
         info = Info(mixed.w, threshold(held, mixed.w, ctx.numbers))
         return Public(mixed.x, mixed.w, held, average), info
 
+    def blended(average: PyTree, z: PyTree, ctx: Context) -> PyTree:
+        new = 1.0 / (1.0 + (ctx.step.astype(jnp.float32) - 1.0) / (ctx.numbers.averaging + 1.0))
+        return jax.tree.map(lambda old, now: (1.0 - new) * old + new * now, average, z)
+
     def idle(public: Public, ctx: Context) -> Message:
         del ctx
         return Message(public.x, public.w, public.log_threshold)
 
-    return Rounds(init, emit, absorb, lambda public: public.average, idle)
+    def model(public: Public) -> PyTree:
+        return public.average if averaged else _debiased(public.x, public.w)
+
+    return Rounds(init, emit, absorb, model, idle)
 
 
 def _debiased(x: PyTree, w: Array) -> PyTree:
