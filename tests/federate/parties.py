@@ -23,13 +23,14 @@ import numpy as np
 import worlds
 
 from coterie import topologies
-from coterie.accounting.ledger import Ledger, data_hash
+from coterie.accounting.ledger import Ledger
 from coterie.engines.federate.machine import Patience
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.federation import network, party
 from coterie.experiments.federation.agreement import Agreement
 from coterie.experiments.federation.collaboration import Collaboration
+from coterie.experiments.federation.node import identity_of
 from coterie.problems.datasets.schema import Schema
 from coterie.program import Shards
 
@@ -130,10 +131,9 @@ class Trial:
 
     def ledger(self, name: str) -> Ledger:
         at = self.planned.agreement.owners.index(name)
-        rows = self.planned.agreement.schema.read(self.folder / f"{name}.csv")
         return Ledger.open(
             self.place(name) / "ledger.sqlite",
-            data_hash=data_hash(rows.x, rows.y),
+            data_hash=identity_of(self.folder / f"{name}.csv"),
             epsilon=self.planned.task.epsilon[at],
             delta=self.planned.task.delta,
             relation=self.planned.program.plan.relation,

@@ -1,4 +1,4 @@
-"""An agreement cannot make an owner rely on somebody whom the owner does not trust."""
+"""An agreement cannot make an owner rely on somebody whom it does not trust, nor forget what it has spent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from worlds import task
 
 from coterie.accounting import certify
+from coterie.accounting.ledger import Ledger
 from coterie.accounting.plans import certificates_of
 from coterie.cli import app
+from coterie.engines.federate.release import Outlet
 from coterie.experiments.federation import agreement as agreements
 from coterie.experiments.federation import party
 from coterie.experiments.federation.collaboration import Collaboration, collaboration
 from coterie.experiments.federation.node import charged_plan
+from coterie.protocols import build
 
 COLUMNS = 'target = "y"\nclasses = ["no", "yes"]\n[columns]\na = [0, 1]\n'
 SHAM = [
@@ -72,3 +76,38 @@ def test_the_owner_says_whom_it_trusts(place):
     assert "trusts_aggregator = true\n" in party.read(place).to_toml()  # also under a new agreement
     own.write_text('trusts_aggregator = "all"\n' + own.read_text().replace("trusts_aggregator = true\n", ""))
     assert call("node", place)[0] == 2
+
+
+def test_one_ledger_counts_for_every_network_over_a_file(tmp_path, place):
+    """Another network, another folder, other columns and ranges: the same records, the same ledger."""
+    data = tmp_path / "a.csv"
+    (tmp_path / "columns.toml").write_text(COLUMNS.replace("[0, 1]", "[0, 2]"))
+    status, _, err = call(
+        *("network", "new", tmp_path / "other", "--owners", "a,b,c,d,e,f", "--sizes", "40,40,40,40,40,40"),
+        *("--columns", tmp_path / "columns.toml", "--protocol", "weighted_erm", "--set", "view=aggregator"),
+    )
+    assert status == 0, err
+    other = tmp_path / "other" / "parties" / "a"
+    for one in (place, other):
+        own = one / party.NAME
+        own.write_text('ledger = "../../../kept.sqlite"\n' + own.read_text())
+        assert party.read(one).ledger.resolve() == tmp_path / "kept.sqlite"
+        assert 'ledger = "../../../kept.sqlite"' in party.read(one).to_toml()
+    first, second = (call("node", one, "--data", data) for one in (place, other))
+    assert (first[0], second[0]) == (3, 3)  # for want of trust: both got as far as the ledger
+    assert ("new ledger" in first[2], "new ledger" in second[2]) == (True, False)
+    data.write_text(data.read_text().replace("0.25", "0.24", 1))
+    status, _, err = call("node", other, "--data", data)
+    assert (status, "belongs to" in err) == (2, True)
+
+
+def test_batches_of_two_sizes_share_a_ledger(tmp_path):
+    """100 records make three batches of 34 as of 40: two partitions, which compose with each other."""
+    plans = [build("wor_sgd", task((100,), 3), {"batch": batch}, "certified").plan for batch in (34, 40)]
+    with Ledger.open(tmp_path / "ledger", data_hash="0" * 64, epsilon=1.5, delta=1e-5) as ledger:
+        for run, plan in enumerate(plans):
+            outlet = Outlet(ledger, f"run {run}", plan, 0, plan.releases[0])
+            assert outlet.affordable
+            for turn in range(3):
+                outlet.release(turn + 1, turn, b"message")
+        assert 1.2 < ledger.spent().epsilon <= 1.5  # a record is in one batch of each

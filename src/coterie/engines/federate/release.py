@@ -64,7 +64,8 @@ class Outlet:
 
 
 def _partition(plan: ReleasePlan, owner: int, parts: int) -> str:
-    return f"{plan.sizes[owner]} records in {parts} batches by position"
+    batch = getattr(plan.sampler, "batch", 0)  # in the name: two sizes may make equally many parts
+    return f"{plan.sizes[owner]} records by position, {batch} in each of {parts} batches"
 
 
 def _bounds(plan: ReleasePlan, owner: int):

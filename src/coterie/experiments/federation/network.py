@@ -78,6 +78,7 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
                 generator=old.generator,
                 epsilon=old.epsilon,
                 delta=old.delta,
+                ledger_file=old.ledger_file,
                 trusts_aggregator=old.trusts_aggregator,
             )
         kept.write_text(own.to_toml(), encoding="utf-8")

@@ -86,7 +86,9 @@ def run(
                 raise InputError(f"data={str(data)!r}: the {planned.hub} has no records. Leave --data out.")
             machine, owner = _hub(planned, journal, follow_schedule=injected_seed is not None), None
         else:
-            owner = _owner(party, planned, _records(party, planned, data), journal, injected_seed, held, log)
+            if data is None:
+                raise InputError("data=None: name the file with this owner's records (--data FILE).")
+            owner = _owner(party, planned, data, journal, injected_seed, held, log)
             machine = owner.machine
         driver = Driver(
             machine,
@@ -136,18 +138,24 @@ class _Owner:
 def _owner(
     party: Party,
     planned: Collaboration,
-    rows: Rows,
+    data: Path,
     journal: Journal,
     injected_seed: int | None,
     held: ExitStack,
     log: Log,
 ) -> _Owner:
     program, at = planned.program, planned.agreement.owners.index(party.name)
+    rows = _records(party, planned, data)
+    if not party.ledger.exists():
+        log(
+            f"new ledger {party.ledger}: counts as if these records had never taken part in anything. If they have, "
+            f'stop, and name the ledger they have in {parties.NAME}: ledger = "FILE".'
+        )
     epsilon = planned.task.epsilon[at] if party.epsilon is None else party.epsilon
     ledger = held.enter_context(
         Ledger.open(
             party.ledger,
-            data_hash=data_hash(rows.x, rows.y),
+            data_hash=identity_of(data),
             epsilon=epsilon,
             delta=planned.task.delta if party.delta is None else party.delta,
             relation=program.plan.relation,
@@ -259,9 +267,12 @@ def _hub(planned: Collaboration, journal: Journal, follow_schedule: bool) -> Mac
     )
 
 
-def _records(party: Party, planned: Collaboration, data: Path | None) -> Rows:
-    if data is None:
-        raise InputError("data=None: name the file with this owner's records (--data FILE).")
+def identity_of(data: Path) -> str:
+    """What the owner's ledger knows the records by: the file, byte for byte, whichever columns an agreement reads."""
+    return data_hash(np.frombuffer(data.read_bytes(), np.uint8))
+
+
+def _records(party: Party, planned: Collaboration, data: Path) -> Rows:
     agreement = planned.agreement
     rows, expected = agreement.schema.read(data), agreement.sizes[party.name]
     if len(rows.y) != expected:

@@ -29,6 +29,9 @@ class Party:
         None  # the ledger's budget over all runs; None: what the agreement says for this run
     )
     delta: float | None = None
+    ledger_file: str | None = (
+        None  # `ledger` in the file; one for all networks that the same records take part in
+    )
     trusts_aggregator: bool = False  # with messages that have less noise than what it publishes
 
     @property
@@ -39,7 +42,7 @@ class Party:
     @property
     def ledger(self) -> Path:
         """What has been spent, over all runs on the same data."""
-        return self.folder / "ledger.sqlite"
+        return self.folder / Path(self.ledger_file or "ledger.sqlite").expanduser()
 
     @property
     def journal(self) -> Path:
@@ -62,7 +65,7 @@ class Party:
 
         own = {"name": self.name, "listen": self.listen, "router": self.router, "generator": self.generator}
         own |= {"epsilon": self.epsilon, "delta": self.delta}
-        own |= {"trusts_aggregator": self.trusts_aggregator or None}
+        own |= {"ledger": self.ledger_file, "trusts_aggregator": self.trusts_aggregator or None}
         return tomli_w.dumps(
             {key: value for key, value in own.items() if value is not None} | {"peers": self.peers}
         )
@@ -79,7 +82,17 @@ def read(path: Path) -> Party:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"config={str(path)!r}: is not TOML ({error}).") from error
-    known = {"name", "listen", "router", "generator", "epsilon", "delta", "trusts_aggregator", "peers"}
+    known = {
+        "name",
+        "listen",
+        "router",
+        "generator",
+        "epsilon",
+        "delta",
+        "ledger",
+        "trusts_aggregator",
+        "peers",
+    }
     for key in given:
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
@@ -87,7 +100,7 @@ def read(path: Path) -> Party:
 
 
 def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    for key in ("name", "listen", "router", "generator"):
+    for key in ("name", "listen", "router", "generator", "ledger"):
         if not isinstance(given.get(key, ""), str):
             raise InputError(f"{path}: {key}={given[key]!r}: must be text.")
     checked_name(given.get("name", ""))
@@ -101,4 +114,4 @@ def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     peers = given.get("peers", {})
     if not isinstance(peers, dict) or not all(isinstance(one, str) for one in peers.values()):
         raise InputError(f"{path}: peers must map names to host:port.")
-    return given
+    return {"ledger_file" if key == "ledger" else key: value for key, value in given.items()}
