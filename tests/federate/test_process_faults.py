@@ -166,4 +166,6 @@ def test_owners_with_their_own_keys_come_as_far_as_the_simulation(tmp_path):
         result = one["result"]
         assert result["certified_epsilon"] <= 1.0
         assert result["own_metric"]["value"] == pytest.approx(simulated["metric"]["joint"], abs=0.03)
-        assert (tmp_path / "net" / "parties" / one["name"] / "result" / "report.html").exists()
+        place = tmp_path / "net" / "parties" / one["name"]
+        assert (place / "result" / "report.html").exists()
+        assert (place / "node.log").stat().st_mode & 0o077 == 0  # the metric on its own records is in it

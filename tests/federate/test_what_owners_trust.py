@@ -78,6 +78,27 @@ def test_the_owner_says_whom_it_trusts(place):
     assert call("node", place)[0] == 2
 
 
+def test_sizes_that_are_agreed_on_are_public(tmp_path):
+    """Adding or removing a record would change the agreement itself."""
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    status, _, err = call(
+        *(
+            "network",
+            "new",
+            tmp_path / "net",
+            "--owners",
+            "a,b",
+            "--sizes",
+            "40,40",
+            "--protocol",
+            "weighted_erm",
+        ),
+        *("--columns", tmp_path / "columns.toml", "--set", "relation=add_or_remove_one"),
+        *("--set", "steps=5", "--set", "step_size=1.0"),
+    )
+    assert (status, "relation=replace_one" in err, (tmp_path / "net").exists()) == (2, True, False)
+
+
 def test_one_ledger_counts_for_every_network_over_a_file(tmp_path, place):
     """Another network, another folder, other columns and ranges: the same records, the same ledger."""
     data = tmp_path / "a.csv"

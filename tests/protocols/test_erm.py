@@ -324,6 +324,12 @@ def test_average_of_uneven_parties_weighs_them_evenly():
         ("weighted_erm", {"steps": -1}, "certified", "steps=-1"),
         ("weighted_erm", {"steps": 0}, "certified", "steps=0"),
         ("weighted_erm", {"relation": "add_or_remove_one", "steps": 5}, "certified", "step_size"),
+        (
+            "weighted_erm",
+            {"relation": "add_or_remove_one", "view": "aggregator", "shares": "records"},
+            "paper",
+            "must not follow",
+        ),
         ("weighted_erm", {"constant": -1.0}, "paper", "constant=-1.0"),
         ("average_erm", {"radius": 0.0}, "certified", "radius=0.0"),
         ("central_erm", {"step_size": -1.0}, "paper", "step_size=-1.0"),

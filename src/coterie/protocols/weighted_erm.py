@@ -130,6 +130,11 @@ def _filled(settings: Settings, task: Task, calibration: Calibration) -> Setting
             "relation='add_or_remove_one': sizes are private, so steps and their size must not follow from them. "
             "Give both steps and step_size."
         )
+    if settings.shares == "records" and settings.relation != "replace_one":
+        raise InputError(
+            "shares='records': sizes are private under relation='add_or_remove_one', and noise must not follow from "
+            "them. Use shares='even'."
+        )
     if paper and settings.relation != "replace_one" and aggregation != "once":
         raise InputError(
             "aggregation='every_round': the paper adds weight noise to one sum. Use aggregation='once'."

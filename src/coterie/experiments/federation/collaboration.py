@@ -11,6 +11,7 @@ import numpy as np
 from coterie import _check, topologies
 from coterie.engines.federate.side import message_layout
 from coterie.engines.federate.wire import Layout
+from coterie.errors import InputError
 from coterie.experiments.federation.agreement import Agreement
 from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
 from coterie.experiments.settings import typed
@@ -95,4 +96,9 @@ def collaboration(agreement: Agreement) -> Collaboration:
     known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
     settings = typed(experiment.protocol, known, experiment.settings)
     program = build(experiment.protocol, task, settings, experiment.calibration)
+    if program.plan.relation != "replace_one":
+        raise InputError(
+            f"relation={program.plan.relation!r}: an agreement states everybody's number of records, which only "
+            "replace_one takes for public. Use relation=replace_one."
+        )
     return Collaboration(agreement, task, program, mapped)

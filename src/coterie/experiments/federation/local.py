@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -56,7 +57,8 @@ def started(folder: Path, data: Path, injected_seed: int | None = None) -> Itera
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, command in commands.items():
-            with (folder / "parties" / name / LOG).open("ab") as log:
+            # For the owner's eyes alone: what a node says at the end has the metric on its own records.
+            with open(folder / "parties" / name / LOG, "ab", opener=_own) as log:
                 # A session of its own: Ctrl-C reaches this process alone, which then stops them in order.
                 processes[name] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -90,6 +92,10 @@ def words(outcome: dict[str, Any]) -> str:
                 f"report in {result['out']}"
             )
     return "\n".join(lines)
+
+
+def _own(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _parties(folder: Path) -> list[str]:
