@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from coterie.program import Batch
 
 Order: TypeAlias = Literal[1, 2]
 Relation: TypeAlias = Literal["add_remove", "replace_one"]
+Rows: TypeAlias = Any  # a `Batch`, or a tuple with more arrays beside those of one
 
 _TINY = float(jnp.finfo(jnp.float32).tiny)  # the most that one underflowed square or absolute value can hide
 _MOST = float(jnp.finfo(jnp.float32).max)
@@ -62,9 +63,16 @@ class Outer(NamedTuple):
     slopes: Array  # (rows, fan_out)
 
 
+class Known(NamedTuple):
+    """Inputs that `finite` was applied to, and their norms: what need not be computed again."""
+
+    inputs: Array
+    norms: Array  # (rows,)
+
+
 def clip_linear(x: Array, slopes: Array, mask: Array, clip_norm: Array | float, order: Order = 2) -> Array:
     """Σ_i mask_i clip(x_i slope_iᵀ): x (rows, dim), slopes (rows, outputs) -> (dim, outputs)."""
-    return clip_outer(Outer(x, slopes), mask, clip_norm, order).total
+    return upright(clip_outer(Outer(x, slopes), mask, clip_norm, order)).total
 
 
 def clip_outer(
@@ -72,23 +80,24 @@ def clip_outer(
     mask: Array,
     clip_norm: Array | float,
     order: Order = 2,
-    numbers: Array | None = None,
+    known: Known | None = None,
 ) -> Clipped:
     """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, an `Outer` an array.
 
     The norm of an outer product is the product of the norms (Frobenius for 2, entrywise for 1), so no
     per-record gradient is ever formed: one matrix product an array does it all. Guarantee: see the module.
-    `numbers`: inputs that `finite` was applied to already, which saves a copy of them.
+    `known`: the inputs of some of them. Matrices of the total lie on their side, until `upright`.
     """
+    old = known.inputs if known is not None else None
     factors = jax.tree.map(
         lambda leaf: (
-            leaf if leaf.inputs is None or leaf.inputs is numbers else Outer(finite(leaf.inputs), leaf.slopes)
+            leaf if leaf.inputs is old or leaf.inputs is None else leaf._replace(inputs=finite(leaf.inputs))
         ),
         factors,
         is_leaf=_is_outer,
     )
     leaves = jax.tree.leaves(factors, is_leaf=_is_outer)
-    norms = _joined([_outer_norm(leaf, order) for leaf in leaves], order)
+    norms = _joined([_outer_norm(leaf, order, known) for leaf in leaves], order)
     factor = _factor(norms, mask, clip_norm)[:, None]
     kept = factor > 0
 
@@ -96,12 +105,21 @@ def clip_outer(
         weighted = jnp.where(kept, leaf.slopes * factor, 0.0)  # where, as zero times NaN is NaN
         if leaf.inputs is None:
             return jnp.sum(weighted, axis=0)
-        # This way round, as a CPU multiplies with a short left factor four times as fast as with a short right one;
-        # without the barrier XLA would turn it back.
-        product = jnp.matmul(weighted.T, leaf.inputs, precision=jax.lax.Precision.HIGHEST)
-        return jax.lax.optimization_barrier(product).T
+        # This way round, as a CPU multiplies with a short left factor four times as fast as with a short right one,
+        # and stored so, which is worth two times; without the barrier XLA would turn it back.
+        short = jax.lax.optimization_barrier(weighted.T)
+        return jnp.matmul(short, leaf.inputs, precision=jax.lax.Precision.HIGHEST)
 
     return Clipped(jax.tree.map(add_up, factors, is_leaf=_is_outer), norms)
+
+
+def upright(found: Clipped) -> Clipped:
+    """A sum of `clip_outer` with its matrices as the parameters have them. Once, after all parts were added."""
+
+    def turn(leaf: Array) -> Array:
+        return jax.lax.optimization_barrier(leaf).T if leaf.ndim == 2 else leaf
+
+    return found._replace(total=jax.tree.map(turn, found.total))
 
 
 def clip_per_record(
@@ -129,7 +147,7 @@ def clip_per_record(
     return in_parts(clip, batch, microbatch, careful)
 
 
-def in_parts(clip: Callable[[Batch], Clipped], batch: Batch, size: int, careful: bool = False) -> Clipped:
+def in_parts(clip: Callable[[Rows], Clipped], batch: Rows, size: int, careful: bool = False) -> Clipped:
     """`clip` of the batch, `size` records at a time: memory is bounded by the parts, and so is time, in cache.
 
     Guarantee: that of `clip`. Each record is in one part; the last part starts early, with those before it masked.
@@ -140,10 +158,21 @@ def in_parts(clip: Callable[[Batch], Clipped], batch: Batch, size: int, careful:
     if size >= rows:
         return clip(batch)
 
+    def cut(start: Array) -> Rows:
+        return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), batch)
+
+    return added_up(clip, cut, rows, size, careful)
+
+
+def added_up(
+    clip: Callable[[Rows], Clipped], cut: Callable[[Array], Rows], rows: int, size: int, careful: bool
+) -> Clipped:
+    """What `in_parts` does with more than one part; `cut(start)`: the `size` records from there."""
+
     def add(index: Array, so_far: tuple[Clipped, PyTree]) -> tuple[Clipped, PyTree]:
         (total, norms), rest = so_far
         start = jnp.minimum(index * size, rows - size)
-        part: Batch = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), batch)
+        part = cut(start)
         new = start + jnp.arange(size) >= index * size
         found = clip(part._replace(mask=jnp.where(new, part.mask, 0.0)))
         norms = jax.lax.dynamic_update_slice_in_dim(norms, found.norms, start, 0)
@@ -153,7 +182,7 @@ def in_parts(clip: Callable[[Batch], Clipped], batch: Batch, size: int, careful:
             total = jax.tree.map(jnp.add, total, found.total)
         return Clipped(total, norms), rest
 
-    like = jax.eval_shape(clip, jax.tree.map(lambda leaf: leaf[:size], batch)).total
+    like = jax.eval_shape(lambda: clip(cut(jnp.int32(0)))).total
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
     nothing = Clipped(zero, jnp.zeros(rows, jnp.float32)), zero if careful else ()
     (total, norms), _ = jax.lax.fori_loop(0, -(-rows // size), add, nothing)
@@ -199,8 +228,8 @@ def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
     return jnp.where(norm < _HUGE, mask * factor, 0.0)  # not where NaN
 
 
-def _row_norm(rows: Array, order: Order) -> Array:
-    """The floor is for what underflows. A product, not a sum of squares: XLA has faster code for it on a CPU."""
+def row_norms(rows: Array, order: Order) -> Array:
+    """(rows,) norms; the floor is for what underflows. XLA has faster code for a product than for a sum of squares."""
     floor = rows.shape[1] * _TINY
     if order == 1:
         return jnp.sum(jnp.abs(rows), axis=1) + floor
@@ -211,13 +240,19 @@ def _is_outer(node: PyTree) -> bool:
     return isinstance(node, Outer)
 
 
-def _outer_norm(leaf: Outer, order: Order) -> Array:
-    slopes = _row_norm(leaf.slopes, order)
-    return slopes if leaf.inputs is None else _row_norm(leaf.inputs, order) * slopes
+def _outer_norm(leaf: Outer, order: Order, known: Known | None) -> Array:
+    slopes = row_norms(leaf.slopes, order)
+    if leaf.inputs is None:
+        return slopes
+    if known is not None and leaf.inputs is known.inputs:
+        return known.norms * slopes
+    return row_norms(leaf.inputs, order) * slopes
 
 
 def _joined(norms: list[Array], order: Order) -> Array:
     """The norm of several arrays together, relative to the largest: squares neither overflow nor vanish."""
+    if len(norms) == 1:
+        return norms[0]
     each = jnp.stack(norms)
     if order == 1:
         return jnp.sum(each, axis=0)
@@ -228,7 +263,7 @@ def _joined(norms: list[Array], order: Order) -> Array:
 def _tree_norm(gradients: PyTree, order: Order) -> Array:
     """Array by array: all of them side by side would be a second copy of the gradients."""
     rows = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
-    return _joined([_row_norm(leaf, order) for leaf in rows], order)
+    return _joined([row_norms(leaf, order) for leaf in rows], order)
 
 
 def _weighted_sum(factor: Array, leaf: Array) -> Array:

@@ -40,9 +40,18 @@ def linear(dim: int, outputs: int = 1) -> Model:
         outputs=outputs,
         init=lambda key: jnp.zeros((dim, outputs), jnp.float32),
         scores=lambda params, x: x @ params,
-        factors=lambda params, x, slope: Outer(x, slope(x @ params)),
+        factors=lambda params, x, slope: Outer(x, slope(_narrow(x, params))),
         is_linear=True,
     )
+
+
+def _narrow(x: Array, columns: Array) -> Array:
+    """x @ columns. A CPU's vectors have 16 numbers, or 8: ten columns cost as much as 16, eight and two cost less."""
+    many, few = columns.shape[1], x.shape[0] < 64
+    if few or not 8 < many % 16 <= 12:
+        return x @ columns
+    cut = many // 8 * 8
+    return jnp.concatenate([x @ columns[:, :cut], x @ columns[:, cut:]], axis=1)
 
 
 @lru_cache

@@ -1,0 +1,60 @@
+"""Owners in turn: one owner's part of records stays in a core's cache, the parts of all owners together do not.
+
+`jax.vmap` over owners cuts a part from everyone's records at once. That is right for small batches and for GPUs. Where
+owners have many parts, a CPU is faster when it finishes one owner after the other, with both cores on each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+
+from coterie._types import Array, PyTree
+from coterie.mechanisms.clipping import TOGETHER, Clipped, Rows, added_up, in_parts
+
+
+def in_turn(
+    clip: Callable[[PyTree, Rows], Clipped], given: PyTree, batch: Rows, size: int, careful: bool = False
+) -> Clipped:
+    """`in_parts` of clip(given, part); mapped over owners with several parts each, one owner after the other.
+
+    Guarantee: that of `clip`, as with `in_parts`: an owner's sum is the same whether it is taken in turn or not.
+    """
+    size = min(size, TOGETHER) if careful else size
+
+    def alone(given: PyTree, batch: Rows) -> Clipped:
+        return in_parts(partial(clip, given), batch, size, careful)
+
+    if size >= batch.mask.shape[0] or jax.default_backend() != "cpu":
+        return alone(given, batch)
+    mapped = custom_vmap(alone)
+    mapped.def_vmap(partial(_one_by_one, clip, size, careful))
+    return mapped(given, batch)
+
+
+def _one_by_one(
+    clip: Callable, size: int, careful: bool, owners: int, many: tuple, given: PyTree, batch: Rows
+) -> tuple[Clipped, PyTree]:
+    """`many`: which arrays have a leading axis of owners. Parts are cut out of those directly: one copy, not two."""
+    rows = batch.mask.shape[-1]
+
+    def own(owner: Array) -> Clipped:
+        def cut(start: Array) -> Rows:
+            return jax.tree.map(partial(_part, owner, start, size), batch, many[1])
+
+        mine = jax.tree.map(lambda leaf, each: leaf[owner] if each else leaf, given, many[0])
+        return added_up(partial(clip, mine), cut, rows, size, careful)
+
+    found = jax.lax.map(own, jnp.arange(owners))
+    return found, jax.tree.map(lambda leaf: True, found)
+
+
+def _part(owner: Array, start: Array, size: int, leaf: Array, each: bool) -> Array:
+    if not each:
+        return jax.lax.dynamic_slice_in_dim(leaf, start, size)
+    at = (owner, start, *(0,) * (leaf.ndim - 2))
+    return jax.lax.dynamic_slice(leaf, at, (1, size, *leaf.shape[2:]))[0]
