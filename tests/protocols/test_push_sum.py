@@ -309,6 +309,31 @@ def test_threshold_follows_the_quantile_from_above_and_is_held_at_the_clip_norm(
     assert trace.info.threshold.max() <= start * (1 + 1e-5)
 
 
+@pytest.mark.parametrize(
+    ("w", "log"), [(1.0, -95.0), (-1e-3, -5.0), (1e-30, -5.0), (1.0, 80.0), (-2.0, 1e30)]
+)
+def test_no_neighbour_moves_the_threshold_to_where_floats_end(w: float, log: float) -> None:
+    """Weights and logarithms are a neighbour's word: a message keeps its ratio of noise to clipped gradients."""
+    program = build("push_sum", task_for((8, 8), clip_norm=1.0), {}, "certified")
+    rounds, ctx = rounds_of(program), context(program)
+    told = Message(jnp.zeros((1, 1)), jnp.float32(w), jnp.float32(log))
+    public, info = rounds.absorb(rounds.init(jnp.zeros((1, 1)), ctx).public, told, told, ctx)
+    assert 1e-14 < float(info.threshold) <= 1.0 + 1e-6
+    record = Batch(jnp.full((1, 1), 1.0), jnp.full(1, 2.0), jnp.ones(1))
+    unit, none_ = (Noise(jnp.full((1, 1), 2**16 * one, jnp.int32), jnp.int32(0)) for one in (1, 0))
+    moved, noise = (
+        float(abs(one.x - other.x)[0, 0])
+        for one, other in (
+            [
+                rounds.emit(State(public, ()), batch, none_, ctx)[0]
+                for batch in (record, record._replace(y=-record.y))
+            ],
+            [rounds.emit(State(public, ()), record, draw, ctx)[0] for draw in (unit, none_)],
+        )
+    )
+    assert moved <= 2.001 * noise / program.plan.noise_multiplier[0]
+
+
 def test_a_count_drowned_in_noise_moves_the_threshold_little() -> None:
     task = task_for((5, 5), clip_norm=3.0, epsilon=(0.5, 0.5))
     program = build("push_sum", task, {"rounds": 100, "step": 1e-9}, "certified")

@@ -56,6 +56,7 @@ ROUNDS, STEP = 2200, 0.03  # the paper's MNIST experiment
 RADIUS = 10.0  # guess of the distance from the start to the optimum; enters the step only
 AVERAGING = 8.0  # the running average gives round t of T a weight near (t/T)⁸ (Shamir & Zhang 2013)
 FASTEST = 0.2  # ln C_t moves by at most this times the count's error a round (Andrew et al. 2021)
+DEEPEST = 30.0  # a threshold never falls below e^-30 of the clip norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,10 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
 
     def threshold(log_threshold: PyTree, w: Array, numbers: Numbers) -> Array:
         if tracked:
-            return jnp.exp(log_threshold / w)
+            # Within these ends whatever weight and logarithm neighbours claim: beyond them float32 loses either the
+            # noise or the clipped gradients, and with them the ratio that is charged.
+            most = jnp.log(numbers.clip_norm)
+            return jnp.exp(jnp.clip(log_threshold / w, most - DEEPEST, most))
         return numbers.clip_norm if policy == "clipped" else jnp.full_like(numbers.clip_norm, jnp.inf)
 
     def noise_unit(clip: Array, found: Clipped, numbers: Numbers) -> Array:
