@@ -1,7 +1,9 @@
 """A run's folder appears whole or not at all."""
 
+import numpy as np
 import pytest
 
+from coterie.engines import checkpoint
 from coterie.errors import InputError
 from coterie.experiments import output
 
@@ -13,6 +15,13 @@ def test_everything_is_written(tmp_path):
     output._write_all(FILES, out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == FILES
     assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert out.stat().st_mode & 0o077 == 0  # oracle values are in it
+
+
+def test_a_checkpoint_is_its_owners_alone(tmp_path):
+    """Private states of owners are in it."""
+    checkpoint.write(tmp_path / "kept", "settings", {"state": np.zeros(2)})
+    assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])

@@ -46,6 +46,11 @@ def digest(program: Program, shards: Holdings, mixer: Mixer | None, settings: An
     return found.hexdigest()
 
 
+def _own(path: str, flags: int) -> int:
+    """For the owner of the file alone: owners' private states are in it."""
+    return os.open(path, flags, 0o600)
+
+
 def write(path: Path, mark: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write beside the place, flush to the disk, and rename: a crash leaves the old file or the new one."""
     file = io.BytesIO()
@@ -55,7 +60,7 @@ def write(path: Path, mark: str, arrays: Mapping[str, np.ndarray]) -> None:
     staging = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with staging.open("wb") as out:
+        with open(staging, "wb", opener=_own) as out:
             out.write(_FIRST + header + b"\n" + content)
             out.flush()
             os.fsync(out.fileno())

@@ -101,7 +101,7 @@ def _write_all(files: dict[str, bytes], out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = out.absolute().with_name(f".{out.absolute().name}-{os.getpid()}")
     try:
-        staging.mkdir()
+        staging.mkdir(mode=0o700)  # oracle values are in it, made of records: for the researcher's eyes
         for name, content in files.items():
             (staging / name).write_bytes(content)
         staging.replace(out)
