@@ -78,6 +78,27 @@ def test_the_owner_says_whom_it_trusts(place):
     assert call("node", place)[0] == 2
 
 
+def test_the_budget_is_said_before_anything_leaves(place):
+    """Where the owner names none it is the founder's, who may have written anything."""
+    own = place / party.NAME
+    said = call("node", place, "--data", place.parents[2] / "a.csv")[2]
+    assert "the agreement says ε = 1 at δ = 1e-05" in said
+    own.write_text("epsilon = 0.5\n" + own.read_text())
+    (place / "ledger.sqlite").unlink()
+    assert "node.toml says ε = 0.5" in call("node", place, "--data", place.parents[2] / "a.csv")[2]
+
+
+def test_a_delta_that_promises_nothing_needs_the_owners_own_word(place):
+    """δ = 1/40 with 40 records allows publishing one of them."""
+    agreed = place / "agreement.json"
+    agreed.write_text(agreed.read_text().replace('"delta": 1e-05', '"delta": 0.025'))
+    status, _, err = call("node", place, "--data", place.parents[2] / "a.csv")
+    assert (status, "not below 1/40" in err, (place / "ledger.sqlite").exists()) == (2, True, False)
+    own = place / party.NAME
+    own.write_text("delta = 0.025\n" + own.read_text())
+    assert call("node", place, "--data", place.parents[2] / "a.csv")[0] == 3  # for want of trust
+
+
 def test_sizes_that_are_agreed_on_are_public(tmp_path):
     """Adding or removing a record would change the agreement itself."""
     (tmp_path / "columns.toml").write_text(COLUMNS)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie._types import PyTree
+from coterie.accounting import certify
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.federate import randomness, trust
 from coterie.engines.federate.drive import Driver, Terms, Transport
@@ -146,21 +147,8 @@ def _owner(
 ) -> _Owner:
     program, at = planned.program, planned.agreement.owners.index(party.name)
     rows = _records(party, planned, data)
-    if not party.ledger.exists():
-        log(
-            f"new ledger {party.ledger}: counts as if these records had never taken part in anything. If they have, "
-            f'stop, and name the ledger they have in {parties.NAME}: ledger = "FILE".'
-        )
-    epsilon = planned.task.epsilon[at] if party.epsilon is None else party.epsilon
-    ledger = held.enter_context(
-        Ledger.open(
-            party.ledger,
-            data_hash=identity_of(data),
-            epsilon=epsilon,
-            delta=planned.task.delta if party.delta is None else party.delta,
-            relation=program.plan.relation,
-        )
-    )
+    ledger = held.enter_context(_ledger(party, planned, at, data, log))
+    epsilon = ledger.terms.epsilon
     plan = charged_plan(party, planned)
     outlet = Outlet(ledger, planned.agreement.run, plan, at, planned.messages(at))
     if not outlet.affordable and plan is not program.plan:
@@ -182,6 +170,36 @@ def _owner(
     if injected_seed is not None:
         log("TEST NOISE: whoever knows the seed can take it off again. Never use it on records that matter.")
     return _Owner(_machine(planned, at, records, source, outlet, journal), outlet, records, epsilon)
+
+
+def _ledger(party: Party, planned: Collaboration, at: int, data: Path, log: Log) -> Ledger:
+    """The owner's ledger, with the owner's budget or, where it named none, the agreement's: said aloud before any use.
+
+    InputError where the agreement's delta is no promise to an owner of so few records.
+    """
+    task, size = planned.task, planned.task.sizes[at]
+    epsilon = task.epsilon[at] if party.epsilon is None else party.epsilon
+    delta = task.delta if party.delta is None else party.delta
+    if party.delta is None and delta * size >= 1:
+        raise InputError(
+            f"delta={delta:g}: not below 1/{size}, so that publishing one of your records in full would satisfy it. "
+            f"Ask for a smaller one, or set delta in {parties.NAME} yourself."
+        )
+    if not party.ledger.exists():
+        log(
+            f"new ledger {party.ledger}: counts as if these records had never taken part in anything. If they have, "
+            f'stop, and name the ledger they have in {parties.NAME}: ledger = "FILE".'
+        )
+    plan = charged_plan(party, planned)
+    cost = certify(plan.event(at), delta=delta, relation=plan.relation).epsilon
+    who = "the agreement" if party.epsilon is None else parties.NAME
+    log(
+        f"budget: {who} says ε = {epsilon:g} at δ = {delta:g}, for all runs on these records; "
+        f"this run may cost ε = {cost:.4g} ({plan.view})"
+    )
+    return Ledger.open(
+        party.ledger, data_hash=identity_of(data), epsilon=epsilon, delta=delta, relation=plan.relation
+    )
 
 
 def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
