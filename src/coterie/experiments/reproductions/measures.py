@@ -29,9 +29,9 @@ def _benefit(result: dict[str, Any]) -> np.ndarray:
 MEASURES: dict[str, Measure] = {
     "accuracy": Measure("accuracy, %", lambda result: 100 * _floats(result, "metric"), ".2f", higher=True),
     "mse": Measure("mean squared error", lambda result: _floats(result, "metric"), ".4g"),
-    "gap": Measure("F(θ) − F(θ*)", lambda result: _floats(result, "objective") - result["optimum"], ".2e"),
+    "gap": Measure("F(θ) − F(θ*)", lambda result: _floats(result, "objective") - result["optimum"], ".3g"),
     "psi": Measure(
-        "F(θ)/F(θ*) − 1", lambda result: _floats(result, "objective") / result["optimum"] - 1, ".2e"
+        "F(θ)/F(θ*) − 1", lambda result: _floats(result, "objective") / result["optimum"] - 1, ".3g"
     ),
     "benefit": Measure("owners better off than alone without privacy", _benefit, ".1f", higher=True),
     "clock": Measure("owner that answers", lambda result: 1.0 + np.array(result["visitors"]), ".0f"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ alone, its conclusion is quoted. ε: what the paper claims for those settings �
 often does not keep its claim; *certified default* keeps the stated ε. F is the training objective: an oracle's number.
 An ordering is judged by differences paired over seeds: undecided where their 95 % interval (Student's) holds zero.
 """
+
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")  # of Markdown
 
 
 def name_of(found: dict[str, Any]) -> str:
@@ -92,7 +95,8 @@ def html(found: dict[str, Any]) -> str:
         "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
     }
     facts |= {f"SHA-256 of {file}": digest for file, digest in found["data"].items()}
-    return page(found["title"], _lead(found), found["notes"], _judged(found), _shown(found), facts)
+    notes = [_LINK.sub(r"\1", note) for note in found["notes"]]  # the page stands alone
+    return page(found["title"], _lead(found), notes, _judged(found), _shown(found), facts)
 
 
 def _how(found: dict[str, Any]) -> str:
@@ -105,6 +109,11 @@ def _lead(found: dict[str, Any]) -> str:
     verdicts = [one["verdict"] for one in found["orderings"]]
     counts = {word: verdicts.count(word) for word in ("holds", "does not hold", "undecided")}
     told = f"{found['cells']:,} runs, the paper's settings beside certified ones."
+    if errors := [one["error"] for one in found["fits"]]:
+        told += (
+            f" The published form of the cost of privacy, fitted on ours, is off by {min(errors):.0%} to "
+            f"{max(errors):.0%} in the median."
+        )
     if not verdicts:
         return told
     return told + (
