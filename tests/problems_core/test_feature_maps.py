@@ -124,6 +124,21 @@ def test_pca_equals_scikit_learn_on_public_rows() -> None:
     np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-3, atol=1e-4)
 
 
+def test_pca_in_units_of_spread_keeps_the_mean() -> None:
+    from sklearn.decomposition import TruncatedSVD
+
+    rng = np.random.default_rng(0)
+    public, private = 3 + rng.normal(size=(200, 6)) * np.arange(1, 7), 3 + rng.normal(size=(20, 6))
+    public[:, 2] = 7.0  # constant: left as it is
+    width = np.where(np.arange(6) == 2, 1.0, public.std(0))
+    reference = TruncatedSVD(3, algorithm="arpack").fit(public / width)
+    options = FeatureOptions(public_rows=PublicRows(public, "a published survey"), spread=True)
+    found = pipeline("pca:3", table(), options).apply(private)
+    np.testing.assert_allclose(
+        np.abs(found), np.abs(reference.transform(private / width)), rtol=1e-3, atol=1e-4
+    )
+
+
 def test_fitting_on_private_rows_is_an_error() -> None:
     with pytest.raises(InputError, match=r"ndarray: fitting on private rows is a release .* PublicRows\("):
         pca(rows(), 2)  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ TINY = Paper(
         "run": View("suboptimality", "300 rows", "gap", "iteration", True, said="It falls."),
     },
     entries=entries,
-    notes=("Nothing is left out.",),
+    notes=("Nothing is left out, as [the docs](gpu.md) say.",),
     orderings=(
         Ordering("certified above published", "over", "certified default", "as published"),
         Ordering("more budget better", "over", "certified default"),
@@ -98,7 +98,7 @@ def test_targets_are_counted_from_the_mean_of_public_rows(monkeypatch):
     )
     monkeypatch.setattr(cases, "load", lambda name, data_dir: table)
     cases._mapped.cache_clear()
-    words = ("ball", -1.0, 1.0, False, 2, False)
+    words = ("ball", -1.0, 1.0, False, 2, False, False)
     (as_is, *_), (centred, *_) = (cases._mapped("made up", None, (*words, on)) for on in (False, True))
     cases._mapped.cache_clear()
     np.testing.assert_array_equal(
@@ -213,6 +213,7 @@ def test_the_command_writes_tables_pictures_and_the_page(tiny, tmp_path):
     }  # fmt: skip
     page = (tmp_path / "docs" / "results.md").read_text()
     assert "(published 70.50)" in page
+    assert "as [the docs](gpu.md) say" in page
     for line in page.splitlines():
         if line.startswith("!["):
             assert (tmp_path / "docs" / line.split("](")[1].rstrip(")")).is_file()
@@ -310,5 +311,6 @@ def test_the_page_of_a_reproduction_needs_nothing_beside_it(tmp_path, tiny):
     for outside in ("<script", "http://", "https://", "<img", "<link", "url("):
         assert outside not in page
     assert re.search(r"\b(nan|inf)\b", page) is None
+    assert "as the docs say" in page  # and leads nowhere
     for view in TINY.views.values():
         assert view.title in page

@@ -179,8 +179,11 @@ def piecewise_linear(bounds: np.ndarray, knots: int, binary: np.ndarray | None =
     return FeatureMap("piecewise", _in_chunks(apply), bound)
 
 
-def pca(public_rows: PublicRows, components: int) -> FeatureMap:
+def pca(public_rows: PublicRows, components: int, spread: bool = False) -> FeatureMap:
     """The leading principal components of rows that were declared public.
+
+    With `spread` columns are divided by their standard deviation in those rows (constant ones are left) and nothing is
+    centred: the direction of the mean is one of the components, and stands in for an intercept.
 
     Guarantee: costs nothing only because the rows it is fitted on are public; so it takes no bare array.
     """
@@ -194,9 +197,11 @@ def pca(public_rows: PublicRows, components: int) -> FeatureMap:
     flat = _flat(public_rows.x).astype(np.float64)
     if _check.count("components", components) > min(flat.shape):
         raise InputError(f"components={components}: must be <= {min(flat.shape)}, what the public rows give.")
-    mean = flat.mean(axis=0)
-    axes = np.linalg.svd(flat - mean, full_matrices=False)[2][:components].T.astype(np.float32)
-    centre = mean.astype(np.float32)
+    mean, width = flat.mean(axis=0), np.ones(flat.shape[1])
+    if spread:
+        mean, width = np.zeros_like(mean), np.where(flat.std(axis=0) > 0, flat.std(axis=0), 1.0)
+    axes = np.linalg.svd((flat - mean) / width, full_matrices=False)[2][:components].T
+    centre, axes = mean.astype(np.float32), (axes / width[:, None]).astype(np.float32)
     return FeatureMap(f"pca:{components}", _in_chunks(lambda rows: (_flat(rows) - centre) @ axes))
 
 
@@ -210,6 +215,9 @@ class FeatureOptions:
     bandwidth: float = 1.0  # "fourier"
     seed: int = 0  # "fourier"
     public_rows: PublicRows | None = None  # "pca", raw rows: the steps before it are applied to them too
+    spread: bool = (
+        False  # "pca" takes columns in units of their spread in the public rows, and does not centre
+    )
 
 
 def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions | None = None) -> FeatureMap:
@@ -285,7 +293,8 @@ def _pca_step(components: int, stage: _Stage) -> FeatureMap:
             f"features='pca:{components}': needs public_rows, rows that somebody declared public. "
             "Fitting on private rows is a release that must be charged."
         )
-    return pca(PublicRows(compose(*stage.before).apply(public.x), public.declared_by), components)
+    seen = PublicRows(compose(*stage.before).apply(public.x), public.declared_by)
+    return pca(seen, components, stage.options.spread)
 
 
 def _bounds_after(name: str, bounds: np.ndarray | None, options: FeatureOptions) -> np.ndarray | None:

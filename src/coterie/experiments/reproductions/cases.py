@@ -54,7 +54,7 @@ class Case(NamedTuple):
 @lru_cache(maxsize=2)
 def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.ndarray, np.ndarray, float]:
     """A table, its rows and test rows after the features, and the features' norm."""
-    steps, low, intercept, surface, public, constant, centred = words
+    steps, low, intercept, surface, public, spread, constant, centred = words
     table = load(name, data_dir)
     if centred:
         mean = table.y_test[-public:].mean()
@@ -64,7 +64,9 @@ def _mapped(name: str, data_dir: Path | None, words: tuple) -> tuple[Table, np.n
         declared = features.PublicRows(
             table.x_test[-public:], declared_by="the table: its test rows are public"
         )
-    options = features.FeatureOptions(low=low, intercept=intercept, surface=surface, public_rows=declared)
+    options = features.FeatureOptions(
+        low=low, intercept=intercept, surface=surface, public_rows=declared, spread=spread
+    )
     mapped = features.pipeline(steps, table, options)
     x, x_test = (mapped.apply(rows).reshape(len(rows), -1) for rows in (table.x, table.x_test))
     if constant:
@@ -101,7 +103,8 @@ def case(data: Data, data_dir: Path | None = None) -> Case:
 
 def _records(data: Data, data_dir: Path | None) -> tuple:
     """The table, its mapped test rows and features' norm; which rows are used, and those as features and targets."""
-    words = (data.features, data.low, data.intercept, data.surface, data.public, data.constant, data.centred)
+    words = (data.features, data.low, data.intercept, data.surface, data.public)
+    words += (data.spread, data.constant, data.centred)
     table, x, x_test, norm = _mapped(data.name, data_dir, words)
     chosen = _rows(data, len(table.y))
     return table, x_test, norm, chosen, x[chosen], table.y[chosen]

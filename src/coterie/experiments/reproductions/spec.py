@@ -26,6 +26,9 @@ class Data:
     public: int = (
         0  # how many test rows, the last ones, are declared public: pca and bounds are fitted on them
     )
+    spread: bool = (
+        False  # "pca" takes columns in units of their spread in the public rows, and does not centre
+    )
     constant: bool = False  # append a constant column after the features
     centred: bool = False  # targets of a regression are counted from the mean of the public rows'
     loss: str = "logistic"
