@@ -39,10 +39,10 @@ bench: install $(PEERS)
 	$(BIN)/python -m benchmarks
 
 # Libraries that are measured beside ours live apart: none of them is a dependency.
-$(PEERS):
-	@echo "Setting up .venv-bench with PyTorch and Opacus; this happens once and takes a few minutes." >&2
+$(PEERS): benchmarks/peers/requirements.txt
+	@echo "Setting up .venv-bench with PyTorch, Opacus, Flower and gossipy; this happens once and takes a few minutes." >&2
 	@test -x .venv-bench/bin/python || "$(PYTHON)" -m venv .venv-bench
-	@.venv-bench/bin/python -m pip --quiet --disable-pip-version-check install "torch==2.13.0" "opacus>=1.6,<1.7"
+	@.venv-bench/bin/python -m pip --quiet --disable-pip-version-check install -r benchmarks/peers/requirements.txt
 	@touch $(PEERS)
 
 lock: install

@@ -20,11 +20,11 @@ CASES = {
     "what a user waits for": (startup.rows,),
 }
 TABLES = {"audits": audit.table, "several processes": spmd.table, "real owners": federate.table}
-REFUSED = (
-    "Peers that cannot do this work. **gossipy** (gossip learning): not on the package index, where that name "
-    "is a chat client. **Flower**'s simulation: rounds between a server and clients, without gossip; its `LocalDpMod` "
-    "clips and noises a client's whole update, not each record's gradient, so private training there is Opacus, "
-    "measured above, inside a Ray actor."
+PEERS = (
+    "What peers do not do. **gossipy** (`gossipy-dfl`) simulates gossip with PyTorch, without clipping or noise: its "
+    "time is for less work. **Flower**'s simulation has a server and clients, no gossip; its `LocalDpMod` clips and "
+    "noises a client's whole update, not each record's gradient, so its clients, Ray actors, take their steps with "
+    "Opacus here."
 )
 
 
@@ -57,7 +57,7 @@ def _page(found: dict[str, list[Row]], tables: dict[str, list[str]]) -> str:
         lines += ["", f"## {title.capitalize()}", "", *_table(rows)]
     for title, table in tables.items():
         lines += ["", f"## {title.capitalize()}", "", *table]
-    return "\n".join([*lines, "", REFUSED]) + "\n"
+    return "\n".join([*lines, "", PEERS]) + "\n"
 
 
 def _table(rows: list[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A network 784-128-10, 20 owners, 32 records each: clip, add noise, send, average on a ring; against Opacus.
+"""A network 784-128-10, 20 owners, 32 records each: clip, add noise, send, average on a ring; and three peers.
 
 Floor: the matrix products that no one can avoid (forward, slopes of the hidden layer, one weighted sum a layer) at the
 rate of a large matrix product, plus the normals at the generator's own speed.
@@ -29,6 +29,7 @@ from coterie.protocols.task import Task
 
 OWNERS, BATCH, DIM, HIDDEN, CLASSES, ROUNDS = 20, 32, 784, 128, 10, 20
 PEERS = Path(__file__).parent.parent / ".venv-bench" / "bin" / "python"
+SCRIPTS = {"Opacus": "opacus_mlp.py", "gossipy": "gossipy_mlp.py", "Flower": "flower_mlp.py"}
 
 
 def rows() -> list[Row]:
@@ -45,7 +46,7 @@ def rows() -> list[Row]:
     operations = OWNERS * BATCH * 2 * (2 * layers + HIDDEN * CLASSES)
     normals = OWNERS * (layers + HIDDEN + CLASSES)
     floor = operations / rates["operations"] + normals / rates["normals"]
-    peers = _opacus()
+    peers = {name: one for library in SCRIPTS for name, one in _peer(library).items()}
     seconds = best["ours"] / ROUNDS
     row = Row(
         case=f"a round of {OWNERS} owners, network {DIM}-{HIDDEN}-{CLASSES}, batch {BATCH}: clip, noise, ring",
@@ -79,11 +80,12 @@ def _program() -> tuple[Program, Shards]:
     return program, Shards(jnp.asarray(x), jnp.asarray(y), jnp.full(OWNERS, rows, jnp.int32))
 
 
-def _opacus() -> dict[str, float | str]:
+def _peer(library: str) -> dict[str, float | str]:
+    """Its modes and their seconds a round, or why there are none."""
     if not PEERS.exists():
-        return {"Opacus": "not installed: `make bench` sets .venv-bench up"}
-    script = Path(__file__).parent / "peers" / "opacus_mlp.py"
+        return {library: "not installed: `make bench` sets .venv-bench up"}
+    script = Path(__file__).parent / "peers" / SCRIPTS[library]
     done = subprocess.run([PEERS, script, "8"], capture_output=True, text=True, check=False)
     if done.returncode:
-        return {"Opacus": "failed: " + done.stderr.strip().splitlines()[-1]}
+        return {library: "failed: " + done.stderr.strip().splitlines()[-1]}
     return json.loads(done.stdout.splitlines()[-1])
