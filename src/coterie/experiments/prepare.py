@@ -14,9 +14,9 @@ from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment
 from coterie.problems import datasets, features, penalties
 from coterie.problems.features import FeatureMap
+from coterie.problems.holdings import to_shards
 from coterie.problems.losses import loss_for
 from coterie.problems.models import Model, linear, two_layer
-from coterie.problems.holdings import to_shards
 from coterie.problems.partition import Partition, partition
 from coterie.problems.penalties import Penalty
 from coterie.problems.problem import Problem, gradient_bound

@@ -13,7 +13,7 @@ from coterie.program import Groups, Holdings, Shards
 
 T = TypeVar("T")
 
-_WORTH = 1 << 22  # numbers of padding that are worth another array: each is compiled for anew, a third of a second
+_WORTH = 1 << 22  # numbers of padding worth another array: each is compiled for, a third of a second
 _MOST = 12  # arrays
 _LEVELS = 64  # sizes at which an array may begin: the best division is looked for among those
 
