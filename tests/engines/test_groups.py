@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,13 +66,10 @@ def test_hidden_samples_do_not_depend_on_how_records_are_held(sampler):
         return sorted(map(tuple, np.asarray(batch.x[at])[kept].tolist()))
 
     held = [jax.tree.map(jnp.asarray, worlds.holdings(SIZES, DIM)), worlds.shards(SIZES, DIM)]
-    rounds = [owners.drawn(sampler, one, context) for one in held]
-    visits = [
-        jax.vmap(lambda owner, key, one=one: owners.drawn_by(sampler, one, owner, key, np.int32(0)))(
-            four, keys
-        )
-        for one in held
-    ]
+    rounds = [jax.jit(partial(owners.drawn, sampler))(one, context) for one in held]
+    turn = np.int32(0)
+    mapped = jax.jit(jax.vmap(partial(owners.drawn_by, sampler), (None, 0, 0, None)))
+    visits = [mapped(one, four, keys, turn) for one in held]
     for at in range(4):
         expected = chosen(rounds[1], at)
         assert expected

@@ -81,11 +81,10 @@ def _shards(mesh: Mesh, host: Holdings, group: Group) -> Shards:
         return filled(like, group.rows, group.owners[at], own)
 
     def place(part: int, shape: tuple[int, ...]) -> Array:
-        return jax.make_array_from_callback(
-            (many * mesh.size, *shape),
-            NamedSharding(mesh, Spec(AXIS)),
-            lambda index: np.asarray(device((index[0].start or 0) // many)[part]),
-        )
+        def cut(index: Any) -> np.ndarray:
+            return np.asarray(device((index[0].start or 0) // many)[part])
+
+        return jax.make_array_from_callback((many * mesh.size, *shape), NamedSharding(mesh, Spec(AXIS)), cut)
 
     return Shards(place(0, (group.rows, *like[0].shape[1:])), place(1, (group.rows,)), place(2, ()))
 
