@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from coterie.experiments.reproductions import cache as caches
@@ -80,8 +81,12 @@ def reproduce(
 def _run(cells: list[Cell], data_dir: Path | None) -> Iterable[tuple[Cell, dict[str, Any]]]:
     """Cells of the same data and protocol go together, to share compilations and passes; those of few owners first."""
     cells = sorted(cells, key=lambda one: (one.data.owners, repr((one.data, one.protocol, one.calibration))))
-    for (data, _, _), group in groupby(cells, key=lambda cell: (cell.data, cell.protocol, cell.calibration)):
-        yield from measure(list(group), case(data, data_dir))
+    for data, own in groupby(cells, key=lambda cell: cell.data):
+        for _, group in groupby(own, key=lambda cell: (cell.protocol, cell.calibration)):
+            yield from measure(list(group), case(data, data_dir))
+        # Programs for these records are of no more use, and each holds maps of memory, of which Linux gives a process
+        # 65,530: after about a thousand cells XLA could not compile any more, and the process died.
+        jax.clear_caches()
 
 
 def _orderings(paper: Paper, views: dict[str, Any]) -> list[dict[str, Any]]:
