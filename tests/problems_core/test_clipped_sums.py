@@ -52,6 +52,7 @@ def by_hand(problem: Problem, params: object, rows: Batch, clip_norm: float, ord
         (linear(DIM, 3), one_vs_all(3)),
         (two_layer(DIM, 4, 3), softmax(3)),
         (two_layer(DIM, 4, 1, "relu"), squared()),
+        (two_layer(DIM, 64, 3), softmax(3)),  # broad: multiplied the other way round
     ],
     ids=lambda value: value.name,
 )

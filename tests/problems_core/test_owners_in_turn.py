@@ -31,7 +31,7 @@ def world(model: Model) -> tuple[Problem, object, Batch, jax.Array]:
 
 @pytest.mark.parametrize("careful", [False, True])
 @pytest.mark.parametrize(
-    "model", [linear(DIM, CLASSES), two_layer(DIM, 4, CLASSES)], ids=lambda one: one.name
+    "model", [linear(DIM, CLASSES), two_layer(DIM, 64, CLASSES)], ids=lambda one: one.name
 )
 def test_mapped_over_owners_it_is_each_owners_own_sum(model: Model, careful: bool) -> None:
     problem, params, rows, thresholds = world(model)
