@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import jax
@@ -116,6 +117,7 @@ def _longest(sampler: Sampler, holdings: Holdings) -> int | None:
     return None if lengths[0] is None else max(length or 0 for length in lengths)
 
 
+@lru_cache(maxsize=64)
 def _length(sampler: Sampler, rows: int) -> int | None:
     found = jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
     return None if found is None else found.mask.shape[0]

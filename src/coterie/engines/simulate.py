@@ -174,6 +174,11 @@ def build_world(program: Program, shards: Holdings, mixer: Mixer | None, seed: i
     )
 
 
+def keyed(world: World, seed: Array) -> World:
+    """The same run with another seed."""
+    return world._replace(**_keys(seed, number_of(world.shards)))
+
+
 def _keys(seed: Array, owners: int) -> dict[str, Array]:
     streams = {"noise_keys": noises.NOISE, "sampling_keys": noises.SAMPLING, "coin_keys": noises.COINS}
     return {name: noises.owner_keys(seed, stream, owners) for name, stream in streams.items()}
@@ -207,7 +212,7 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
     def draw(tick: Tick) -> tuple:
         """Noise and records of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
         fold = jax.vmap(jax.random.fold_in, (0, None))
-        noise = jax.vmap(partial(noises.unit_noise, static.noise))(fold(world.noise_keys, tick.step))
+        noise = jax.vmap(partial(noises.flat_noise, static.noise))(fold(world.noise_keys, tick.step))
         keys = fold(world.sampling_keys, tick.step)
         batch = drawn(static.sampler, world.shards, _context(world, tick.step, tick.turn, keys))
         return (noise, batch), fold(world.coin_keys, tick.step)
@@ -218,6 +223,7 @@ def _rounds(static: Static, block: int, world: World, carry: State, ticks: Tick)
     def step(state: State, given: tuple) -> tuple:
         tick, ((noise, batch), coins) = given
         context = _context(world, tick.step, tick.turn, coins)
+        noise = jax.vmap(partial(noises.split, static.noise))(noise)
         if batch is None:
             message, private = with_records(emit_all, world.shards, (state, noise), context)
         else:
@@ -238,14 +244,15 @@ def _visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick)
 
     def draw(tick: Tick) -> tuple:
         key = partial(_folded, owner=tick.owner, step=tick.step)
-        noise = noises.unit_noise(static.noise, key(world.noise_keys))
+        noise = noises.flat_noise(static.noise, key(world.noise_keys))
         here, _ = _whereabouts(static, world, tick.owner)
         batch = drawn_by(static.sampler, world.shards, here, key(world.sampling_keys), tick.turn)
         return noise, batch, key(world.coin_keys)
 
     def step(carry: tuple, given: tuple) -> tuple:
         register, everyones = carry
-        tick, (noise, batch, coins) = given
+        tick, (flat, batch, coins) = given
+        noise = noises.split(static.noise, flat)
         here, mine = _whereabouts(static, world, tick.owner)
         size, scale, numbers = _rows_at(tick.owner, (world.size, world.noise_scale, world.numbers))
         context = Context(tick.owner, tick.step, tick.turn, size, scale, numbers, coins)
@@ -333,7 +340,7 @@ def _games(static: Static, block: int, world: World, ticks: Tick, params: PyTree
     steps = _rounds if isinstance(static.functions, Rounds) else _visits
 
     def game(seed: Array) -> PyTree:
-        own = world._replace(**_keys(seed, number_of(world.shards)))
+        own = keyed(world, seed)
         _, (_, kept) = steps(static, block, own, _start(static, own, params), ticks)
         return kept
 

@@ -51,17 +51,17 @@ def owner_keys(seed: Array, stream: int, owners: int) -> Array:
 
 
 def unit_noise(noise: NoiseSpec, key: Array) -> PyTree:
-    """Standard normal or unit Laplace numbers (or zeros) in the shapes of one emit.
+    """Standard normal or unit Laplace numbers (or zeros) in the shapes of one emit."""
+    return split(noise, flat_noise(noise, key))
 
-    All leaves are cut from one draw: many small draws cost more than one.
-    """
+
+def flat_noise(noise: NoiseSpec, key: Array) -> Array:
+    """(size,) numbers of one emit, to be `split`. All in one draw: many small ones cost more."""
     if noise.kind == "none":
-        flat = jnp.zeros((noise.size,), jnp.float32)
-    elif noise.kind == "laplace":
-        flat = normals.laplace(key, noise.size)
-    else:
-        flat = normals.normal(key, noise.size)
-    return split(noise, flat)
+        return jnp.zeros((noise.size,), jnp.float32)
+    if noise.kind == "laplace":
+        return normals.laplace(key, noise.size)
+    return normals.normal(key, noise.size)
 
 
 def split(noise: NoiseSpec, flat: Any) -> PyTree:
