@@ -14,6 +14,7 @@ adding up m records rounds by up to m² 2⁻²⁴ `clip_norm`, differently for n
 of 32,768 nine times as far as the bound allows (the attack of Casacuberta, Shoemate, Vadhan & Wagaman 2022, see
 `test_careful_sums`). `careful` sums add up `TOGETHER` records at a time and those parts without loss, and
 `noise.rounding_slack` pays for what is left: so do real owners. A simulation, whose noise protects nobody, need not.
+Sums over the places of a record (`places`) cancel, so they pay for their rounding by themselves.
 Products are asked for at full float32 precision: accelerators otherwise round their factors to ten bits.
 """
 
@@ -27,6 +28,8 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
+from coterie.mechanisms import places
+from coterie.mechanisms.places import Places
 from coterie.program import Batch
 
 Order: TypeAlias = Literal[1, 2]
@@ -34,7 +37,6 @@ Relation: TypeAlias = Literal["add_remove", "replace_one"]
 Rows: TypeAlias = Any  # a `Batch`, or a tuple with more arrays beside those of one
 
 _TINY = float(jnp.finfo(jnp.float32).tiny)  # the most that one underflowed square or absolute value can hide
-_MOST = float(jnp.finfo(jnp.float32).max)
 _HUGE = 1e38  # a norm from here on is taken for none
 
 TOGETHER = 128  # records that a real owner adds up in one go
@@ -61,7 +63,7 @@ class Outer(NamedTuple):
     """One array's gradient for each record: inputs ⊗ slopes, or the slopes alone where inputs is None."""
 
     inputs: Array | None  # (rows, fan_in)
-    slopes: Array  # (rows, fan_out)
+    slopes: Array  # (rows, fan_out); alone, of any shape, float32 or bfloat16
 
 
 class Lying(NamedTuple):
@@ -88,30 +90,30 @@ def clip_outer(
     clip_norm: Array | float,
     order: Order = 2,
     known: Known | None = None,
+    careful: bool = False,
 ) -> Clipped:
-    """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, an `Outer` an array.
+    """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, `Outer` or `Places` an array.
 
     The norm of an outer product is the product of the norms (Frobenius for 2, entrywise for 1), so no
     per-record gradient is ever formed: one matrix product an array does it all. Guarantee: see the module.
     `known`: the inputs of some of them. Narrow matrices of the total are `Lying`, until `upright`.
+    Gradients of `Places` are formed where `careful` needs them (see `places`), and for the 1-norm, which has no closed
+    form there.
     """
-    old = known.inputs if known is not None else None
-    factors = jax.tree.map(
-        lambda leaf: (
-            leaf if leaf.inputs is old or leaf.inputs is None else leaf._replace(inputs=finite(leaf.inputs))
-        ),
-        factors,
-        is_leaf=_is_outer,
-    )
-    leaves = jax.tree.leaves(factors, is_leaf=_is_outer)
+    old, form = known.inputs if known is not None else None, careful or order == 1
+    factors = jax.tree.map(partial(_ready, old, form), factors, is_leaf=_is_factor)
+    leaves = jax.tree.leaves(factors, is_leaf=_is_factor)
     norms = _joined([_outer_norm(leaf, order, known) for leaf in leaves], order)
     factor = _factor(norms, mask, clip_norm)[:, None]
     kept = factor > 0
 
-    def add_up(leaf: Outer) -> Array | Lying:
-        weighted = jnp.where(kept, leaf.slopes * factor, 0.0)  # where, as zero times NaN is NaN
+    def add_up(leaf: Outer | Places) -> Array | Lying:
+        if isinstance(leaf, Places):
+            return places.weighted_sum(leaf, factor[:, 0])
         if leaf.inputs is None:
-            return jnp.sum(weighted, axis=0)
+            weighted = jnp.where(kept, _flat(leaf.slopes) * factor, 0.0)  # where, as zero times NaN is NaN
+            return jnp.sum(weighted, axis=0).reshape(leaf.slopes.shape[1:])
+        weighted = jnp.where(kept, leaf.slopes * factor, 0.0)
         product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
         if weighted.shape[1] >= _BROAD:
             return product(leaf.inputs.T, weighted)
@@ -119,7 +121,7 @@ def clip_outer(
         # and stored so, which is worth two times; without the barrier XLA would turn it back.
         return Lying(product(jax.lax.optimization_barrier(weighted.T), leaf.inputs))
 
-    return Clipped(jax.tree.map(add_up, factors, is_leaf=_is_outer), norms)
+    return Clipped(jax.tree.map(add_up, factors, is_leaf=_is_factor), norms)
 
 
 def upright(found: Clipped) -> Clipped:
@@ -218,7 +220,7 @@ def _lost(one: Array, other: Array, total: Array) -> Array:
 
 def finite(rows: Array) -> Array:
     """NaN and infinity as the largest number: the row's norm overflows, so it counts for nothing, and 0 × it is 0."""
-    return jnp.where(jnp.isfinite(rows), rows, _MOST)
+    return jnp.where(jnp.isfinite(rows), rows, float(jnp.finfo(rows.dtype).max))
 
 
 def clip_whole(gradient: PyTree, clip_norm: Array | float, order: Order = 2) -> Clipped:
@@ -246,12 +248,23 @@ def row_norms(rows: Array, order: Order) -> Array:
     return jnp.sqrt(jnp.vecdot(rows, rows, precision=jax.lax.Precision.HIGHEST) + floor)
 
 
-def _is_outer(node: PyTree) -> bool:
-    return isinstance(node, Outer)
+def _is_factor(node: PyTree) -> bool:
+    return isinstance(node, Outer | Places)
 
 
-def _outer_norm(leaf: Outer, order: Order, known: Known | None) -> Array:
-    slopes = row_norms(leaf.slopes, order)
+def _ready(old: Array | None, form: bool, leaf: Outer | Places) -> Outer | Places:
+    """Fit for a norm and a sum: inputs are `finite`, and what both read in turn is the same array, in memory."""
+    if isinstance(leaf, Places):
+        return Outer(None, places.formed(leaf)) if form else places.settled(leaf)
+    if leaf.inputs is None:
+        return leaf if leaf.slopes.ndim == 2 else Outer(None, jax.lax.optimization_barrier(leaf.slopes))
+    return leaf if leaf.inputs is old else leaf._replace(inputs=finite(leaf.inputs))
+
+
+def _outer_norm(leaf: Outer | Places, order: Order, known: Known | None) -> Array:
+    if isinstance(leaf, Places):
+        return places.norms(leaf)
+    slopes = row_norms(_flat(leaf.slopes), order)
     if leaf.inputs is None:
         return slopes
     if known is not None and leaf.inputs is known.inputs:
@@ -274,6 +287,11 @@ def _tree_norm(gradients: PyTree, order: Order) -> Array:
     """Array by array: all of them side by side would be a second copy of the gradients."""
     rows = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
     return _joined([row_norms(leaf, order) for leaf in rows], order)
+
+
+def _flat(gradients: Array) -> Array:
+    """(rows, ...) -> (rows, numbers), in float32."""
+    return gradients.reshape(gradients.shape[0], -1).astype(jnp.float32)
 
 
 def _weighted_sum(factor: Array, leaf: Array) -> Array:

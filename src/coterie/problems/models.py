@@ -22,8 +22,9 @@ class Model(NamedTuple):
     init: Callable[[Array], PyTree]  # (key) -> params
     scores: Callable[[PyTree, Array], Array]  # (params, x (rows, ...)) -> (rows, outputs)
     factors: Callable[[PyTree, Array, Callable[[Array], Array]], PyTree] | None = None
-    # (params, x, slope of the loss in the scores) -> a tree like params of `Outer`; None: no closed form
+    # (params, x, slope of the loss in the scores) -> a tree like params of `Outer` or `Places`; None: no closed form
     is_linear: bool = False  # params is one (dim, outputs) array and scores = x @ params
+    microbatch: int | None = None  # records worked on at once, unless told; None: as many as stay in cache
 
 
 @lru_cache

@@ -60,16 +60,16 @@ def clipped(
 ) -> Clipped:
     """Σ over the batch of mask · clip(gradient of the record's loss), and all records' norms.
 
-    The penalty has no part in it. Linear and two-layer models take the closed form (one matrix product a
-    layer); others form each record's gradient. Either way `microbatch` records at a time: as given, else the
-    problem's, else as many as stay in cache (closed form) or 64.
+    The penalty has no part in it. Models with `factors` take the closed form (one matrix product a layer);
+    others form each record's gradient. Either way `microbatch` records at a time: as given, else the
+    problem's, else the model's, else as many as stay in cache (closed form) or 64.
 
     Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
     (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
     That is up to rounding, which only a `careful` problem bounds. The norms are not protected in any way: what is
     made of them must be charged.
     """
-    size = microbatch or problem.microbatch
+    size = microbatch or problem.microbatch or problem.model.microbatch
     if problem.model.factors is not None:
         layers = problem.model.factors
 
@@ -77,7 +77,8 @@ def clipped(
             params, clip_norm = given
             x = finite(part.x)
             factors = layers(params, x, lambda scores: problem.loss.slope(scores, part.y))
-            return clip_outer(factors, part.mask, clip_norm, order, Known(x, part.norms))
+            known = Known(x, part.norms)
+            return clip_outer(factors, part.mask, clip_norm, order, known, problem.careful)
 
         size = size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:]))
         # All at once: where an owner's records are the same in all rounds, XLA does it once for all of them.

@@ -8,13 +8,17 @@ A convolution here is one matrix product. Engines map a model over owners, each 
 then becomes a grouped one, a matrix product a batched one. Where pixels are many and channels few, the product takes
 rows of pixels side by side and the sums of rows follow it; elsewhere it takes whole neighbourhoods, nine times the
 image. On an H200, forward and back, the first is the fastest way in early layers (times in docs/gpu.md).
+
+Clipping record by record needs no record's whole gradient (`factors`): late layers, with most of the weights, give
+their inputs and the slopes of their outputs; early ones, whose gradients are small, the gradients.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +26,14 @@ import jax.numpy as jnp
 from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
+from coterie.mechanisms.clipping import Outer, finite
+from coterie.mechanisms.places import Places, pays
 from coterie.problems.models import Model
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 _EPSILON = 1e-5  # added to variances, as everywhere
+_TOGETHER = 64  # records of an owner: 20 owners' ResNet-18 takes 9 GB so, and more records gain 5 % of time
 
 
 @lru_cache
@@ -56,7 +63,7 @@ def resnet(
     if width % _check.count("groups", groups):
         raise InputError(f"groups={groups}: must divide the {width} channels of the first stage.")
     _check.one_of("precision", precision, ("float32", "bfloat16"))
-    dtype = jnp.dtype(precision)
+    network = _Network(tuple(stride for _, stride in shape), groups, jnp.dtype(precision))
 
     def init(key: Array) -> PyTree:
         first, last, *keys = jax.random.split(key, 2 + len(shape))
@@ -71,15 +78,14 @@ def resnet(
             "head": {"w": head, "b": jnp.zeros(classes, jnp.float32)},
         }
 
-    def scores(params: PyTree, x: Array) -> Array:
-        x = ((x - 0.5) * 4.0).astype(dtype)
-        x = jax.nn.relu(_convolve(params["stem"], x, groups))
-        for block, (_, stride) in zip(params["blocks"], shape):
-            x = _block(block, x, groups, stride)
-        pooled = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
-        return pooled @ params["head"]["w"] + params["head"]["b"][None]
-
-    return Model(name="resnet", outputs=classes, init=init, scores=scores)
+    return Model(
+        name="resnet",
+        outputs=classes,
+        init=init,
+        scores=lambda params, x: _forward(network, params, x)[0],
+        factors=partial(_factors, network),
+        microbatch=_TOGETHER,
+    )
 
 
 def _new_block(key: Array, inputs: int, outputs: int) -> PyTree:
@@ -101,22 +107,122 @@ def _new_convolution(key: Array, size: int, inputs: int, outputs: int) -> PyTree
     }
 
 
-def _block(block: PyTree, x: Array, groups: int, stride: int) -> Array:
-    inner = jax.nn.relu(_convolve(block["first"], x, groups, stride))
-    inner = _convolve(block["second"], inner, groups)
-    skip = _convolve(block["skip"], x, groups, stride) if "skip" in block else x
-    return jax.nn.relu(inner + skip)
+class _Network(NamedTuple):
+    """What is static about it."""
+
+    strides: tuple[int, ...]  # of each block
+    groups: int
+    dtype: Any
 
 
-def _convolve(layer: PyTree, x: Array, groups: int, stride: int = 1) -> Array:
-    """Convolution and GroupNorm: (rows, height, width, inputs) -> (rows, ⌈height / stride⌉, …, outputs)."""
-    size, _, _, outputs = layer["w"].shape
+class _Seen(NamedTuple):
+    """Of one convolution: what went in, and what came out, before the norm."""
+
+    inputs: Array  # (rows, height, width, inputs)
+    outputs: Array
+
+    @property
+    def stride(self) -> int:
+        """As many pixels go to one, but for the last; where one is all there is, it does not matter."""
+        return max(-(-self.inputs.shape[axis] // self.outputs.shape[axis]) for axis in (1, 2))
+
+
+def _forward(network: _Network, params: PyTree, x: Array) -> tuple[Array, PyTree]:
+    """Scores, and what the layers saw: a tree like the parameters, with a `_Seen` a convolution."""
+    x, blocks = ((x - 0.5) * 4.0).astype(network.dtype), []
+    x, stem = _convolve(params["stem"], x, network.groups)
+    x = jax.nn.relu(x)
+    for block, stride in zip(params["blocks"], network.strides):
+        x, seen = _block(block, x, network.groups, stride)
+        blocks.append(seen)
+    pooled = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
+    scores = pooled @ params["head"]["w"] + params["head"]["b"][None]
+    return scores, {"stem": stem, "blocks": blocks, "head": pooled}
+
+
+def _block(block: PyTree, x: Array, groups: int, stride: int) -> tuple[Array, PyTree]:
+    seen = {}
+    inner, seen["first"] = _convolve(block["first"], x, groups, stride)
+    inner, seen["second"] = _convolve(block["second"], jax.nn.relu(inner), groups)
+    skip = x
+    if "skip" in block:
+        skip, seen["skip"] = _convolve(block["skip"], x, groups, stride)
+    return jax.nn.relu(inner + skip), seen
+
+
+def _convolve(layer: PyTree, x: Array, groups: int, stride: int = 1) -> tuple[Array, _Seen]:
+    """Convolution and GroupNorm: (rows, height, width, inputs) -> (rows, ⌈height / stride⌉, …, outputs).
+
+    Scale and shift may be each record's own, (rows, outputs), and `tap` is added to the convolution's outputs.
+    """
     weights = layer["w"].astype(x.dtype)
+    if "tap" in layer and _by_places(weights, layer["tap"]):
+        x = finite(x)
+    found = _product(x, weights, stride)
+    if "tap" in layer:
+        found = found + layer["tap"]
+    scale, shift = (jnp.broadcast_to(layer[name], (len(x), weights.shape[3])) for name in ("scale", "shift"))
+    return _normalise(found, scale, shift, groups), _Seen(x, found)
+
+
+def _product(x: Array, weights: Array, stride: int) -> Array:
+    size, _, _, outputs = weights.shape
     if size > 1 and stride == 1 and x.shape[1] * x.shape[2] > outputs:
-        found = _by_rows(x, weights)
+        return _by_rows(x, weights)
+    return jnp.tensordot(_neighbourhoods(x, size, stride), weights.reshape(-1, outputs), 1)
+
+
+def _factors(network: _Network, params: PyTree, x: Array, slope: Callable[[Array], Array]) -> PyTree:
+    """See `Model.factors`. Backpropagation to zeros beside each layer, which have the records apart, not to weights."""
+    layers = _of_layers(params)
+    _, seen = jax.eval_shape(partial(_forward, network), params, x)
+    taps = jax.tree.map(_taps, layers, _of_layers(seen), is_leaf=_is_layer)
+
+    def run(taps: PyTree) -> tuple[Array, PyTree]:
+        tapped = jax.tree.map(lambda layer, tap: layer | tap, layers, taps, is_leaf=_is_layer)
+        return _forward(network, params | tapped, x)
+
+    scores, back, seen = jax.vjp(run, taps, has_aux=True)
+    last = slope(scores)
+    factors = jax.tree.map(_layer_factors, layers, _of_layers(seen), *back(last), is_leaf=_is_layer)
+    return factors | {"head": {"w": Outer(seen["head"], last), "b": Outer(None, last)}}
+
+
+def _layer_factors(layer: PyTree, seen: _Seen, slopes: PyTree) -> PyTree:
+    """Late layers: inputs and slopes at each pixel. Early ones: each record's gradient, as plain training forms it."""
+    weights, found = layer["w"].astype(seen.inputs.dtype), slopes["tap"]
+
+    def gradient(x: Array, slope: Array) -> Array:
+        return jax.linear_transpose(lambda w: _product(x[None], w, seen.stride), weights)(slope[None])[0]
+
+    if _by_places(weights, found):
+        around = _neighbourhoods(seen.inputs, weights.shape[0], seen.stride)
+        rows, pixels = len(found), found.shape[1] * found.shape[2]
+        w = Places(around.reshape(rows, pixels, *weights.shape[:3]), found.reshape(rows, pixels, -1))
     else:
-        found = jnp.tensordot(_neighbourhoods(x, size, stride), weights.reshape(-1, outputs), 1)
-    return _normalise(found, layer["scale"], layer["shift"], groups)
+        w = Outer(None, jax.vmap(gradient)(seen.inputs, found))
+    return {"w": w, "scale": Outer(None, slopes["scale"]), "shift": Outer(None, slopes["shift"])}
+
+
+def _taps(layer: PyTree, seen: _Seen) -> PyTree:
+    """Zeros for the convolution's outputs; and for every record a scale and a shift of its own."""
+    rows, *_, outputs = seen.outputs.shape
+    own = {name: jnp.broadcast_to(layer[name], (rows, outputs)) for name in ("scale", "shift")}
+    return own | {"tap": jnp.zeros(seen.outputs.shape, seen.outputs.dtype)}
+
+
+def _by_places(weights: Array, outputs: Array) -> bool:
+    """Whether a layer's gradients are not formed."""
+    return pays(outputs.shape[1] * outputs.shape[2], math.prod(weights.shape[:3]), weights.shape[3])
+
+
+def _is_layer(node: PyTree) -> bool:
+    return isinstance(node, dict) and "scale" in node
+
+
+def _of_layers(tree: PyTree) -> PyTree:
+    """The part about convolutions."""
+    return {name: tree[name] for name in ("stem", "blocks")}
 
 
 def _by_rows(x: Array, weights: Array) -> Array:
@@ -152,7 +258,7 @@ def _neighbourhoods(x: Array, size: int, stride: int) -> Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _normalise(x: Array, scale: Array, shift: Array, groups: int) -> Array:
-    """GroupNorm, in float32 whatever the convolutions use.
+    """GroupNorm, in float32 whatever the convolutions use; scale and shift are each record's: (rows, channels).
 
     Its own derivative, as small pictures are bound by the number of passes: two over `x`, and two back over `x` and
     the slope, where JAX's would take a dozen.
@@ -173,8 +279,8 @@ def _normalised(x: Array, scale: Array, shift: Array, groups: int) -> tuple[Arra
     mean = _by_group(jnp.sum(full, axis=(1, 2)), groups) / count
     square = _by_group(jnp.sum(full * full, axis=(1, 2)), groups) / count
     moments = _Moments(mean, jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0.0) + _EPSILON))
-    slope = _by_channel(moments.inverse, x) * scale[None]
-    offset = shift[None] - _by_channel(mean, x) * slope
+    slope = _by_channel(moments.inverse, x) * scale
+    offset = shift - _by_channel(mean, x) * slope
     return (full * _spread(slope) + _spread(offset)).astype(x.dtype), (x, scale, moments)
 
 
@@ -186,10 +292,10 @@ def _normalised_back(groups: int, kept: tuple, slope: Array) -> tuple[Array, Arr
     unit = (full - _spread(mean)) * _spread(inverse)
     total, along = jnp.sum(dy, axis=(1, 2)), jnp.sum(dy * unit, axis=(1, 2))
     count = x.shape[1] * x.shape[2] * (x.shape[3] // groups)
-    level = _by_channel(_by_group(total * scale[None], groups) / count, x)
-    tilt = _by_channel(_by_group(along * scale[None], groups) / count, x)
-    dx = (dy * scale[None, None, None] - _spread(level) - unit * _spread(tilt)) * _spread(inverse)
-    return dx.astype(x.dtype), jnp.sum(along, axis=0), jnp.sum(total, axis=0)
+    level = _by_channel(_by_group(total * scale, groups) / count, x)
+    tilt = _by_channel(_by_group(along * scale, groups) / count, x)
+    dx = (dy * _spread(scale) - _spread(level) - unit * _spread(tilt)) * _spread(inverse)
+    return dx.astype(x.dtype), along, total
 
 
 _normalise.defvjp(_normalised, _normalised_back)

@@ -1,0 +1,158 @@
+"""The residual network clipped record by record without the records' gradients: as with them, for any record."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie._types import PyTree
+from coterie.mechanisms import places
+from coterie.mechanisms.clipping import Clipped, sensitivity
+from coterie.problems import resnet
+from coterie.problems.losses import softmax
+from coterie.problems.penalties import none
+from coterie.problems.problem import Problem, clipped, clipped_sum
+from coterie.program import Batch
+
+CLIP = 0.3
+OWNERS, ROWS = 2, 5
+
+
+def pictures(owners: int = OWNERS, rows: int = ROWS) -> Batch:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (owners, rows, 8, 8, 3)).astype(np.float32)
+    y = rng.integers(0, 3, (owners, rows)).astype(np.int32)
+    return Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones((owners, rows), jnp.float32))
+
+
+def problem(precision: resnet.Precision = "float32") -> Problem:
+    model = resnet.resnet(3, blocks=(1, 1), width=4, groups=2, precision=precision)
+    return Problem(model, softmax(3), none())
+
+
+START = jax.jit(problem().model.init)(jax.random.key(0))
+
+
+def everywhere(places: int, fan_in: int, fan_out: int) -> bool:
+    return True
+
+
+def nowhere(places: int, fan_in: int, fan_out: int) -> bool:
+    return False
+
+
+def late(places: int, fan_in: int, fan_out: int) -> bool:
+    return places <= 16
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "pixels", "dtype"),
+    [
+        (3, 1, 8, jnp.float32),
+        (3, 1, 2, jnp.float32),
+        (3, 2, 7, jnp.float32),
+        (1, 2, 8, jnp.float32),
+        (3, 2, 1, jnp.float32),
+        (3, 1, 8, jnp.bfloat16),
+        (3, 2, 8, jnp.bfloat16),
+    ],
+)
+def test_a_layers_factors_make_its_gradients(
+    size: int, stride: int, pixels: int, dtype: jnp.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of pixels (eight a side) and neighbourhoods, strides, the skip's single pixels; formed and not."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    x = jax.random.normal(keys[0], (2, pixels, pixels, 3)).astype(dtype)
+    layer = {
+        "w": jax.random.normal(keys[1], (size, size, 3, 6)),
+        "scale": jnp.full(6, 1.5),
+        "shift": jnp.ones(6),
+    }
+    slope = jax.random.normal(keys[2], (2, -(-pixels // stride), -(-pixels // stride), 6)).astype(dtype)
+
+    def value(layer: PyTree, x: jax.Array) -> tuple[jax.Array, resnet._Seen]:
+        return resnet._convolve(layer, x, 2, stride)
+
+    def one_by_one(x: jax.Array, slope: jax.Array) -> PyTree:
+        return jax.vjp(lambda layer: value(layer, x[None])[0], layer)[1](slope[None])[0]
+
+    def factors() -> PyTree:
+        taps = resnet._taps(layer, jax.eval_shape(value, layer, x)[1])
+        _, back, seen = jax.vjp(lambda taps: value(layer | taps, x), taps, has_aux=True)
+        found = resnet._layer_factors(layer, seen, *back(slope))
+        w = found["w"]
+        formed = places.formed(w) if isinstance(w, places.Places) else w.slopes.astype(jnp.float32)
+        return {"w": formed, "scale": found["scale"].slopes, "shift": found["shift"].slopes}
+
+    expected = jax.jit(jax.vmap(one_by_one))(x, slope)
+    close = 1e-4 if dtype == jnp.float32 else 0.02
+    for rule in (everywhere, nowhere):
+        monkeypatch.setattr(resnet, "pays", rule)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=close * float(jnp.abs(b).max() + 1)),
+            jax.jit(factors)(),
+            expected,
+        )
+
+
+@pytest.mark.parametrize(
+    ("precision", "rule", "close"), [("float32", everywhere, 1e-3), ("bfloat16", late, 0.03)]
+)
+def test_owners_sums_are_those_of_formed_gradients(
+    precision: resnet.Precision, rule: Callable, close: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped over owners and in parts: the norms, and the sums of some records clipped and some not."""
+    closed = problem(precision)
+    formed = closed._replace(model=closed.model._replace(factors=None))
+    params = jax.tree.map(lambda leaf: jnp.stack([leaf, 0.8 * leaf]), START)
+
+    def clip(one: Problem) -> Callable[[float], Clipped]:
+        own = jax.vmap(lambda *given: clipped(one, *given, microbatch=3), (0, 0, None))
+        return jax.jit(lambda bound: own(params, pictures(), bound))
+
+    plain = clip(formed)
+    bound = float(np.median(plain(1.0).norms))
+    expected = plain(bound)
+    monkeypatch.setattr(resnet, "pays", rule)
+    found = clip(closed)(bound)
+    np.testing.assert_allclose(found.norms, expected.norms, rtol=close)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=close * bound), found.total, expected.total
+    )
+
+
+def test_hostile_pictures_move_the_sum_by_no_more_than_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours that differ in one record: huge, tiny, constant, NaN and infinite ones; and parameters that are."""
+    monkeypatch.setattr(resnet, "pays", late)
+    small, rows = problem("bfloat16"), jax.tree.map(lambda leaf: leaf[0], pictures())
+    release = jax.jit(lambda params, x: clipped_sum(small, params, rows._replace(x=x), CLIP))
+    before = release(START, rows.x)
+    changes = []
+    for row in (1 - rows.x[0], rows.x[0] * 1e30, rows.x[0] * 1e-30, 0.5, np.nan, np.inf, 3e38, -1e19):
+        after = release(START, rows.x.at[0].set(row))
+        changes.append(np.linalg.norm([_apart(a, b) for a, b in zip(*map(jax.tree.leaves, (before, after)))]))
+    assert 0.5 * CLIP < max(changes) <= sensitivity(CLIP) * (1 + 1e-4)
+    for number in (np.nan, np.inf, 1e30):
+        broken = jax.tree.map(lambda leaf, number=number: leaf.at[0].set(number), START)
+        assert np.isfinite(
+            [_apart(leaf, 0 * leaf) for leaf in jax.tree.leaves(release(broken, rows.x))]
+        ).all()
+
+
+def _apart(one: jax.Array, other: jax.Array) -> float:
+    return float(np.linalg.norm((np.asarray(one, np.float64) - np.asarray(other, np.float64)).ravel()))
+
+
+def test_careful_sums_form_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real owners': every layer's gradients are formed, so that the sum is that of the plain way to the last bits."""
+    monkeypatch.setattr(resnet, "pays", late)
+    closed = problem()._replace(careful=True)
+    formed = closed._replace(model=closed.model._replace(factors=None))
+    rows = jax.tree.map(lambda leaf: leaf[0], pictures())
+    found, expected = (
+        jax.jit(lambda p, one=one: clipped(one, p, rows, CLIP))(START) for one in (closed, formed)
+    )
+    np.testing.assert_allclose(found.norms, expected.norms, rtol=2e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6 * CLIP), found.total, expected.total)
