@@ -34,6 +34,9 @@ class Row:
         return min(found, key=lambda pair: pair[1]) if found else None
 
 
+_REST = 0.1  # seconds: threads of a library that was just measured still spin for a while (OpenBLAS's do)
+
+
 def in_turns(functions: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
     """The best seconds of each, measured in turns, so that a busy moment of the machine hits all alike."""
     best = dict.fromkeys(functions, float("inf"))
@@ -42,6 +45,7 @@ def in_turns(functions: Mapping[str, Callable[[], object]], repeats: int = 5) ->
         del name
     for _ in range(repeats):
         for name, function in functions.items():
+            time.sleep(_REST)
             started = time.perf_counter()
             jax.block_until_ready(function())
             best[name] = min(best[name], time.perf_counter() - started)
