@@ -166,7 +166,8 @@ def in_parts(clip: Callable[[Rows], Clipped], batch: Rows, size: int, careful: b
     `careful`: parts are no larger than `TOGETHER` and are added without loss. As only the part with the replaced
     record changes, rounding moves neighbours apart within that part alone.
     """
-    rows, size = batch.mask.shape[0], min(size, TOGETHER) if careful else size
+    rows = batch.mask.shape[0]
+    size = even(rows, min(size, TOGETHER) if careful else size)
     if size >= rows:
         return clip(batch)
 
@@ -174,6 +175,15 @@ def in_parts(clip: Callable[[Rows], Clipped], batch: Rows, size: int, careful: b
         return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), batch)
 
     return added_up(clip, cut, rows, size, careful)
+
+
+def even(rows: int, most: int) -> int:
+    """Records of a part where as few parts as can be, none larger than `most`, are of like size.
+
+    >>> even(1000, 300), even(1000, 1001)
+    (250, 1000)
+    """
+    return -(-rows // -(-rows // most))
 
 
 def added_up(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.clipping import TOGETHER, Clipped, Rows, added_up, in_parts
+from coterie.mechanisms.clipping import TOGETHER, Clipped, Rows, added_up, even, in_parts
 
 
 def in_turn(
@@ -24,7 +24,7 @@ def in_turn(
 
     Guarantee: that of `clip`, as with `in_parts`: an owner's sum is the same whether it is taken in turn or not.
     """
-    size = min(size, TOGETHER) if careful else size
+    size = even(batch.mask.shape[0], min(size, TOGETHER) if careful else size)
 
     def alone(given: PyTree, batch: Rows) -> Clipped:
         return in_parts(partial(clip, given), batch, size, careful)
