@@ -67,16 +67,18 @@ def _with_slopes(function: Callable, *arguments: jax.Array) -> tuple:
     return value, back(2 * value)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 6])
-def test_the_norms_own_derivative_is_jaxs(groups: int) -> None:
+@pytest.mark.parametrize(("groups", "own"), [(1, True), (2, True), (6, False)])
+def test_the_norms_own_derivative_is_jaxs(groups: int, own: bool) -> None:
+    """With scales and shifts of each record's own, and without."""
     keys = jax.random.split(jax.random.key(0), 3)
     x = 3.0 * jax.random.normal(keys[0], (2, 5, 4, 6)) + 1.0
-    scale, shift = jax.random.normal(keys[1], (2, 6)), jax.random.normal(keys[2], (2, 6))  # each record's
+    shape = (2, 6) if own else (6,)
+    scale, shift = jax.random.normal(keys[1], shape), jax.random.normal(keys[2], shape)
 
     def plain(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
         parts = x.reshape(2, 20, groups, 6 // groups)
         unit = jax.nn.standardize(parts, axis=(1, 3), epsilon=1e-5).reshape(x.shape)
-        return unit * scale[:, None, None] + shift[:, None, None]
+        return unit * jnp.atleast_2d(scale)[:, None, None] + jnp.atleast_2d(shift)[:, None, None]
 
     expected, back = jax.jit(lambda *given: _with_slopes(plain, *given))(x, scale, shift)
     found, ours = jax.jit(lambda *given: _with_slopes(lambda *own: _normalise(*own, groups), *given))(

@@ -33,7 +33,7 @@ from coterie.problems.models import Model
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 _EPSILON = 1e-5  # added to variances, as everywhere
-_TOGETHER = 64  # records of an owner: 20 owners' ResNet-18 takes 9 GB so, and more records gain 5 % of time
+_TOGETHER = 64  # records of an owner: 20 owners' ResNet-18 takes 9 GB so; more are faster (docs/gpu.md)
 
 
 @lru_cache
@@ -161,8 +161,7 @@ def _convolve(layer: PyTree, x: Array, groups: int, stride: int = 1) -> tuple[Ar
     found = _product(x, weights, stride)
     if "tap" in layer:
         found = found + layer["tap"]
-    scale, shift = (jnp.broadcast_to(layer[name], (len(x), weights.shape[3])) for name in ("scale", "shift"))
-    return _normalise(found, scale, shift, groups), _Seen(x, found)
+    return _normalise(found, layer["scale"], layer["shift"], groups), _Seen(x, found)
 
 
 def _product(x: Array, weights: Array, stride: int) -> Array:
@@ -212,8 +211,9 @@ def _taps(layer: PyTree, seen: _Seen) -> PyTree:
 
 
 def _by_places(weights: Array, outputs: Array) -> bool:
-    """Whether a layer's gradients are not formed."""
-    return pays(outputs.shape[1] * outputs.shape[2], math.prod(weights.shape[:3]), weights.shape[3])
+    """Whether a layer's gradients are not formed. One record's is: it is the sum."""
+    rows, height, width, channels = outputs.shape
+    return rows > 1 and pays(height * width, math.prod(weights.shape[:3]), channels)
 
 
 def _is_layer(node: PyTree) -> bool:
@@ -258,7 +258,7 @@ def _neighbourhoods(x: Array, size: int, stride: int) -> Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _normalise(x: Array, scale: Array, shift: Array, groups: int) -> Array:
-    """GroupNorm, in float32 whatever the convolutions use; scale and shift are each record's: (rows, channels).
+    """GroupNorm, in float32 whatever the convolutions use; scale and shift: (channels,), or (rows, channels).
 
     Its own derivative, as small pictures are bound by the number of passes: two over `x`, and two back over `x` and
     the slope, where JAX's would take a dozen.
@@ -279,8 +279,8 @@ def _normalised(x: Array, scale: Array, shift: Array, groups: int) -> tuple[Arra
     mean = _by_group(jnp.sum(full, axis=(1, 2)), groups) / count
     square = _by_group(jnp.sum(full * full, axis=(1, 2)), groups) / count
     moments = _Moments(mean, jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0.0) + _EPSILON))
-    slope = _by_channel(moments.inverse, x) * scale
-    offset = shift - _by_channel(mean, x) * slope
+    slope = _by_channel(moments.inverse, x) * jnp.atleast_2d(scale)
+    offset = jnp.atleast_2d(shift) - _by_channel(mean, x) * slope
     return (full * _spread(slope) + _spread(offset)).astype(x.dtype), (x, scale, moments)
 
 
@@ -292,9 +292,12 @@ def _normalised_back(groups: int, kept: tuple, slope: Array) -> tuple[Array, Arr
     unit = (full - _spread(mean)) * _spread(inverse)
     total, along = jnp.sum(dy, axis=(1, 2)), jnp.sum(dy * unit, axis=(1, 2))
     count = x.shape[1] * x.shape[2] * (x.shape[3] // groups)
-    level = _by_channel(_by_group(total * scale, groups) / count, x)
-    tilt = _by_channel(_by_group(along * scale, groups) / count, x)
-    dx = (dy * _spread(scale) - _spread(level) - unit * _spread(tilt)) * _spread(inverse)
+    times = jnp.atleast_2d(scale)
+    level = _by_channel(_by_group(total * times, groups) / count, x)
+    tilt = _by_channel(_by_group(along * times, groups) / count, x)
+    dx = (dy * _spread(times) - _spread(level) - unit * _spread(tilt)) * _spread(inverse)
+    if scale.ndim == 1:
+        along, total = jnp.sum(along, axis=0), jnp.sum(total, axis=0)
     return dx.astype(x.dtype), along, total
 
 
