@@ -45,7 +45,8 @@ OWNERS, SIZE, ROUNDS, STEP, DELTA = 20, 2500, 3500, 0.05, 1e-5
 LOOK = 350  # iterations between two looks
 SEEDS = (0, 1, 2)
 EPSILON = 8.0  # of the certified run
-PROBLEM = Problem(resnet(10, precision="bfloat16"), softmax(10), none(), microbatch=16)
+# A third of the records that a certified run's sampler can draw, at once.
+PROBLEM = Problem(resnet(10, precision="bfloat16"), softmax(10), none(), microbatch=117)
 
 
 class Run(NamedTuple):
@@ -119,16 +120,18 @@ def one_peer_exponential() -> Topology:
     return Topology("one_peer_exponential", OWNERS, tuple(schedule), directed=True)
 
 
-def program(run: Run, rounds: int | None = None, size: int = SIZE) -> tuple[Program, Topology]:
+def program(
+    run: Run, rounds: int | None = None, size: int = SIZE, problem: Problem = PROBLEM
+) -> tuple[Program, Topology]:
     """The protocol with the paper's settings, or calibrated, with the noise multiplier that was found before."""
     task = Task(
-        problem=PROBLEM,
+        problem=problem,
         sizes=(size,) * OWNERS,
         clip_norm=run.clip,
         epsilon=(EPSILON,) * OWNERS,  # of the certified run; the others' σ is given
         delta=DELTA,
         topology=one_peer_exponential(),
-        params=jax.jit(PROBLEM.model.init)(jax.random.key(run.seed)),
+        params=jax.jit(problem.model.init)(jax.random.key(run.seed)),
     )
     options: dict[str, Any] = {
         "policy": run.policy,
