@@ -50,7 +50,8 @@ def resnet(
 
     Records are (height, width, 3) with pixels in [0, 1]; the shift and scale onto about [-2, 2] are constants.
     `precision="bfloat16"`: convolutions take their factors in bfloat16 and add up in float32. Parameters, norms and
-    the gradients that are clipped stay float32, so bounds on a record's share hold as in full precision.
+    clipped sums are float32, and norms are those of the very numbers that are added up, so bounds on a record's share
+    hold as in full precision.
 
     >>> params = jax.eval_shape(resnet(10).init, jax.random.key(0))
     >>> sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
