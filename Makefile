@@ -21,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(wildcard src/coterie/mecha
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@ls src/coterie/mechanisms/_onepass*.so >/dev/null 2>&1 || echo "No C compiler was found: models of several classes train half as fast (docs/scale.md)." >&2
+	@ls src/coterie/mechanisms/_onepass*.so >/dev/null 2>&1 || echo "No C compiler was found: models of several classes train more slowly (docs/scale.md)." >&2
 	@touch $(STAMP)
 
 check: install

@@ -2,7 +2,7 @@
 
 XLA reads a batch three times (it copies a slice, then multiplies with it twice), and its products with few columns run
 at half of the processor's rate. `onepass.c` scores, clips and adds up a few records while they are in the nearest
-cache: about twice as fast (benchmarks/softmax.py); with one column there is nothing to gain. It is compiled when
+cache: 1.7 times as fast (benchmarks/softmax.py); with one column there is nothing to gain. It is compiled when
 coterie is installed, for x86-64 with AVX2 or AVX-512; where there is no C compiler or another processor, XLA's products
 serve, with the same result to float tolerance (`available` says which).
 
