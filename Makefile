@@ -15,13 +15,13 @@ test: install
 
 install: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml setup.py $(wildcard src/coterie/mechanisms/onepass*)
+$(STAMP): requirements.lock pyproject.toml setup.py $(wildcard src/coterie/mechanisms/onepass*.[ch])
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: PYTHON='$(PYTHON)' is not Python 3.11 or later. Give one: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@echo "Setting up .venv with the pinned dependencies; this happens once and takes a minute or two." >&2
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@ls src/coterie/mechanisms/_onepass*.so >/dev/null 2>&1 || echo "No C compiler was found: models of several classes train more slowly (docs/scale.md)." >&2
+	@ls src/coterie/mechanisms/_onepass*.so >/dev/null 2>&1 || echo "The C function was not compiled (no compiler, or not x86-64): models of several classes train more slowly (docs/scale.md)." >&2
 	@touch $(STAMP)
 
 check: install

@@ -72,9 +72,7 @@ def sweep(
     `probe` gets the models with leading axes (lanes, owners), every `every` steps and at the end.
     """
     first = lanes[0]
-    unlike = {
-        _but_seed(lane): lane for lane in lanes
-    }  # so that a hundred seeds of one program are looked at once
+    unlike = {_but_seed(lane): lane for lane in lanes}  # a hundred seeds of one program: one of them
     if len({alike(lane, shards) for lane in unlike.values()}) > 1:
         raise InputError(
             f"lanes: {len(lanes)} runs differ in functions, schedule or shapes. Group them by `alike`."

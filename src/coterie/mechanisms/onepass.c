@@ -1,6 +1,6 @@
 // Clipped sums of a linear softmax model's gradients in one pass over the records: scores, slopes, norms, clip, sum,
 // while a few records are in the nearest cache. XLA needs three passes (a copy of a slice, and two products), and its
-// products with few columns run at half of the processor's rate.
+// products with few columns do not fill a processor's vectors.
 //
 // The same sums as mechanisms/clipping.py, to float tolerance, with its guarantee and its care for hostile records: a
 // record whose norm is no number below MOST has no weight, and a record without weight is never multiplied with.

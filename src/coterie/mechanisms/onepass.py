@@ -1,7 +1,7 @@
 """Clipped sums of everyone's linear softmax models in one pass over the records: a C function, for simulated owners.
 
-XLA reads a batch three times (it copies a slice, then multiplies with it twice), and its products with few columns run
-at half of the processor's rate. `onepass.c` scores, clips and adds up a few records while they are in the nearest
+XLA reads a batch three times (it copies a slice, then multiplies with it twice), and its products with few columns do
+not fill a processor's vectors. `onepass.c` scores, clips and adds up a few records while they are in the nearest
 cache: 1.7 times as fast (benchmarks/softmax.py); with one column there is nothing to gain. It is compiled when
 coterie is installed, for x86-64 with AVX2 or AVX-512; where there is no C compiler or another processor, XLA's products
 serve, with the same result to float tolerance (`available` says which).
@@ -28,9 +28,7 @@ Alone: TypeAlias = Callable[[Array, Array, Rows], Clipped]  # (params, clip_norm
 
 _MOST_OUTPUTS = 128  # as in onepass.c
 _WORTH = 1 << 15  # numbers of a batch: fewer are not worth the call
-_TOGETHER = (
-    1024  # records that are added up one after the other: a sum must not depend on the number of threads
-)
+_PART = 1024  # records of a task: a sum must follow from shapes, not from the number of threads
 
 
 @cache
@@ -100,7 +98,7 @@ def _called(order: Order, params: Array, clip_norm: Array, batch: Rows) -> Clipp
     name = available()
     assert name is not None
     (owners, rows, dim), outputs = batch.x.shape, params.shape[2]
-    parts = -(-rows // _TOGETHER)
+    parts = -(-rows // _PART)
     shapes = (
         jax.ShapeDtypeStruct((owners, parts, outputs, dim), jnp.float32),
         jax.ShapeDtypeStruct((owners, rows), jnp.float32),
