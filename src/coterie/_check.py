@@ -39,6 +39,13 @@ def probability(name: str, value: float) -> float:
     return value
 
 
+def below_one(name: str, value: float) -> float:
+    """Return `value` if it is at least zero and below one."""
+    if not 0 <= value < 1:
+        raise InputError(f"{name}={value}: must be >= 0 and < 1.")
+    return value
+
+
 def count(name: str, value: int, least: int = 1) -> int:
     """Return `value` if it is a whole number of at least `least`."""
     if value != int(value) or value < least:
@@ -50,5 +57,20 @@ def one_of(name: str, value: str, known: Iterable[str]) -> str:
     """Return `value` if it is one of the `known` names."""
     names = sorted(known)
     if value not in names:
-        raise InputError(f"{name}={value!r}: unknown. Choose one of: {', '.join(names)}.")
+        raise InputError(
+            f"{name}={value!r}: unknown. Choose one of: {', '.join(names)}.{meant(value, names)}"
+        )
     return value
+
+
+def meant(value: object, known: Iterable[str]) -> str:
+    """A question to end an error with, where a known name is close to what was written; else nothing.
+
+    >>> meant("dual_averging", ["dual_averaging", "push_sum"])
+    " Did you mean 'dual_averaging'?"
+    """
+    from difflib import get_close_matches
+
+    by_small = {name.lower(): name for name in known}
+    close = get_close_matches(str(value).lower(), by_small, n=1)
+    return f" Did you mean {by_small[close[0]]!r}?" if close else ""

@@ -3,7 +3,11 @@
 CoterieError
 ├── InputError      an argument, file, graph or data set is not usable        (exit status 2)
 ├── BudgetError     what was asked for would cost more than the owner allows  (exit status 3)
-└── ProcessError    a process that the run needs cannot be reached, or died   (exit status 4)
+├── LedgerError     more has left than the owner's ledger knows of            (exit status 3)
+├── ProcessError    a process that the run needs cannot be reached, or died   (exit status 4)
+└── OutputError     what was to be shown cannot be written; the work is done  (exit status 5)
+
+PrivacyLeakWarning    a warning: something is computed from private records that no certificate covers
 
 A message is one line that names the argument, its value, the bound and the remedy.
 """
@@ -25,7 +29,23 @@ class BudgetError(CoterieError):
     exit_status = 3
 
 
+class LedgerError(CoterieError):
+    """More has left an owner than its ledger knows of, or might: nothing may leave until that is put right."""
+
+    exit_status = 3
+
+
 class ProcessError(CoterieError):
     """A process that the run needs cannot be reached, or died."""
 
     exit_status = 4
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something computed from private records that no certificate covers: what, and the remedy."""
+
+
+class OutputError(CoterieError):
+    """What was to be shown cannot be written; what the command did stands."""
+
+    exit_status = 5

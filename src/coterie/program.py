@@ -7,8 +7,9 @@ Rules that the signatures enforce:
 
 * Only `emit` receives private records and private state, and only its message leaves the owner.
 * `absorb`, `settle`, `model` and every `Info` see messages and public state alone: post-processing.
-* `emit` is handed its unit noise and never draws privacy noise itself. It scales what it was handed by
-  `ctx.noise_scale`, which comes from the program's `ReleasePlan`, as does the event that is charged.
+* `emit` is handed its unit noise and never draws privacy noise itself. It clips records to `ctx.clip_norm` and scales
+  the noise by `ctx.noise_scale`; engines fill both from the program's `ReleasePlan`, as they do the event that is
+  charged. A program has no clip norm of its own.
 * The functions are static under `jit` and hold no numbers that depend on a seed or a budget: those travel
   in `Context`. So a new seed, epsilon or data set of the same shape never compiles again.
 """
@@ -16,6 +17,7 @@ Rules that the signatures enforce:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,16 +33,32 @@ class Shards(NamedTuple):
     """Owners' private records in one array, padded to the largest of them.
 
     x: (owners, rows, ...) features; y: (owners, rows) targets; counts: (owners,) int32, how many rows are real.
+
+    Where whoever has several records is protected as one (`coterie.units`), a row is a unit: x (owners, units, k, ...),
+    y (owners, units, k), `counts` says how many units are real and `within` how many of a unit's k places hold a
+    record, the first ones. So whatever draws, masks or counts rows does it to units, and knows nothing of them.
     """
 
     x: Array
     y: Array
     counts: Array
+    within: Array | None = (
+        None  # (owners, units) int32, as private as the records; None: every row is a record
+    )
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
         """One owner's features and targets, without padding."""
+        x, y, *_ = self.rows(owner)
+        return x, y
+
+    def rows(self, owner: int) -> tuple[np.ndarray, ...]:
+        """One owner's features and targets, without padding; of units also how many records each has."""
         many = int(self.counts[owner])
-        return np.asarray(self.x[owner, :many]), np.asarray(self.y[owner, :many])
+        held = (self.x, self.y) if self.within is None else (self.x, self.y, self.within)
+        return tuple(np.asarray(each[owner, :many]) for each in held)
+
+    def __repr__(self) -> str:
+        return f"<Shards: records of shape {np.shape(self.x)}, private>"
 
 
 class Groups(NamedTuple):
@@ -52,23 +70,35 @@ class Groups(NamedTuple):
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
         """One owner's features and targets, without padding."""
+        x, y, *_ = self.rows(owner)
+        return x, y
+
+    def rows(self, owner: int) -> tuple[np.ndarray, ...]:
+        """One owner's features and targets, without padding; of units also how many records each has."""
         at = int(self.place[owner])
         for one in self.shards:
             if at < len(one.counts):
-                return one.of(at)
+                return one.rows(at)
             at -= len(one.counts)
         raise IndexError(owner)
+
+    def __repr__(self) -> str:
+        return f"<Groups: {', '.join(map(repr, self.shards))}>"
 
 
 Holdings: TypeAlias = Shards | Groups  # everyone's private records; only engines hold them
 
 
 class Batch(NamedTuple):
-    """The records of one owner that enter one release. mask: (rows,) 1.0 for a record, 0.0 for padding."""
+    """The records of one owner that enter one release. mask: (rows,) 1.0 for a record, 0.0 for padding.
+
+    Of units, as in `Shards`: x (units, k, ...), y (units, k), mask (units,).
+    """
 
     x: Array
     y: Array
     mask: Array
+    within: Array | None = None  # (units,) int32, how many of a unit's places hold a record
 
 
 class Context(NamedTuple):
@@ -78,6 +108,7 @@ class Context(NamedTuple):
     step: Array  # () int32, the round or tick, from 1
     turn: Array  # () int32, how many releases this owner has made before this one
     size: Array  # () float32, the owner's public number of records (public under replace-one adjacency)
+    clip_norm: Array  # () float32, the plan's bound on one record's contribution to the released sum
     noise_scale: Array  # () float32, what unit noise is multiplied with on the released sum
     numbers: PyTree  # the protocol's own numeric settings for this owner: its row of Program.numbers
     key: Array  # coin flips that are not privacy noise (exploration, for instance)
@@ -100,6 +131,9 @@ class Rounds(NamedTuple):
     model: Callable[[PyTree], PyTree]  # (public) -> params
     idle: Callable[[PyTree, Context], PyTree] | None = None
     # (public, ctx) -> what an owner that releases no more passes on: public values alone; None: it stays silent
+    latest: Callable[[PyTree], PyTree] | None = (
+        None  # (public) -> the last iterate, where the model is a mean of many
+    )
 
 
 class Visits(NamedTuple):
@@ -115,6 +149,21 @@ class Visits(NamedTuple):
     model: Callable[[PyTree], PyTree]  # (register) -> params
     condense: Callable[[Batch, Context], PyTree] | None = None
     # (all records, ctx) -> what an engine may hand to emit in place of a full batch, computed once: private as they are
+    latest: Callable[[PyTree], PyTree] | None = None  # (register) -> as of Rounds
+
+
+@dataclass(frozen=True)
+class Within:
+    """What every number of an array may be, the ends included."""
+
+    low: float
+    high: float
+
+
+ANYTHING = Within(-np.inf, np.inf)
+
+
+HUBS = ("shared model", "aggregator")
 
 
 class Program(NamedTuple):
@@ -131,6 +180,20 @@ class Program(NamedTuple):
         False  # Visits: the register stays with a learner whom owners visit; else it walks among them
     )
     debiased: bool = False  # Rounds: messages carry their own weight, so that a share may arrive late
+    bounds: PyTree = None
+    # What a message can hold where everyone follows the protocol: a tree of `Within`, a message's or a prefix of it.
+    # Real owners take nothing else from others; whatever `absorb` or `settle` divides by belongs in it.
+
+    @property
+    def hub(self) -> str | None:
+        """Where all owners meet, in a topology's place; None: neighbours talk to each other."""
+        if not isinstance(self.functions, Rounds):
+            return HUBS[0]
+        return None if self.aggregate is None else HUBS[1]
+
+    def __repr__(self) -> str:
+        steps = self.schedule if isinstance(self.schedule, int) else len(self.schedule)
+        return f"<Program of {steps} {type(self.functions).__name__.lower()}, {self.plan!r}>"
 
 
 class Trace(NamedTuple):
@@ -142,3 +205,6 @@ class Trace(NamedTuple):
     info: PyTree  # (steps, ...) what absorb or settle reported
     messages: PyTree | None  # (steps, [owners,] ...) the transcript, when it was asked for
     turns: np.ndarray  # (owners,) how many releases each owner really made
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.turns)} owners, looked at after {len(self.step)} steps>"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from coterie.mechanisms import noise, normals
+from coterie.mechanisms import Gaussian, noise, normals
 
 COUNT = 1 << 20
 # Correct code fails a two-sided test at this many standard errors less than once in 10^7.
@@ -67,7 +67,7 @@ def test_a_wrong_scale_or_a_dropped_tail_is_noticed(drawn: np.ndarray) -> None:
 def test_owners_rounds_and_streams_are_independent() -> None:
     """No correlation between any two of 3 streams x 8 owners x 8 rounds, in value or in square."""
     size = 4096
-    spec = noise.NoiseSpec("gaussian", jax.tree.structure(0), ((size,),))
+    spec = noise.NoiseSpec(Gaussian(), jax.tree.structure(0), ((size,),))
     rows = []
     for stream in (noise.NOISE, noise.SAMPLING, noise.COINS):
         keys = noise.owner_keys(jnp.uint32(7), stream, 8)
@@ -93,7 +93,7 @@ def test_lags_within_a_draw(drawn: np.ndarray) -> None:
 
 def test_noise_is_a_function_of_key_owner_and_round() -> None:
     """An owner's noise of a round, drawn alone, is what it is among all owners and a block of rounds."""
-    spec = noise.NoiseSpec("gaussian", jax.tree.structure(0), ((5, 3),))
+    spec = noise.NoiseSpec(Gaussian(), jax.tree.structure(0), ((5, 3),))
     keys = noise.owner_keys(jnp.uint32(3), noise.NOISE, 6)
 
     def one(owner: int, step: int) -> jax.Array:

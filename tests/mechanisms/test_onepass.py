@@ -1,6 +1,5 @@
 """The C function against the clipping it stands for: same sums, same norms, same bound, hostile records included."""
 
-import ctypes
 import os
 import platform
 import shutil
@@ -37,20 +36,6 @@ CASES = [  # owners, rows, dim, classes, order: vectors and their rests, one par
 ]
 
 
-def widths() -> list[int]:
-    """The vectors of this processor: narrower ones are there where wider ones are."""
-    return {"coterie_onepass_64": [32, 64], "coterie_onepass_32": [32]}.get(onepass.available() or "", [])
-
-
-@pytest.fixture(params=widths(), ids="{} bytes".format)
-def width(request, monkeypatch) -> int:
-    built = find_spec("coterie.mechanisms._onepass")
-    assert built is not None
-    name = onepass.register(ctypes.CDLL(built.origin), request.param)
-    monkeypatch.setattr(onepass, "available", lambda: name)
-    return request.param
-
-
 def world(owners: int, rows: int, dim: int, classes: int, seed: int = 0) -> tuple[np.ndarray, Batch]:
     """Owners' models and records of norm about one; a tenth of the rows are padding."""
     rng = np.random.default_rng(seed)
@@ -62,7 +47,7 @@ def world(owners: int, rows: int, dim: int, classes: int, seed: int = 0) -> tupl
 
 def called(order: int, params: np.ndarray, batch: Batch):
     norms = jax.vmap(partial(row_norms, order=order))(jnp.asarray(batch.x))
-    measured = _Measured(*(jnp.asarray(part) for part in batch), norms)
+    measured = _Measured(*jax.tree.map(jnp.asarray, batch), norms)
     return onepass._called(order, jnp.asarray(params), jnp.full(len(params), CLIP), measured)
 
 
@@ -71,7 +56,7 @@ def expected(order: int, params: np.ndarray, batch: Batch):
         slopes = softmax(params.shape[1]).slope(jnp.nan_to_num(x) @ params, y)
         return upright(clip_outer(Outer(x, slopes), mask, CLIP, order))
 
-    return jax.vmap(own)(jnp.asarray(params), *(jnp.asarray(part) for part in batch))
+    return jax.vmap(own)(jnp.asarray(params), *map(jnp.asarray, batch[:3]))
 
 
 def test_it_is_compiled_wherever_it_can_be():
@@ -126,7 +111,11 @@ def test_an_owners_sum_is_the_same_to_the_bit_whoever_else_is_there(width):
     params, batch = world(5, 2100, 33, 4)
     everyone = called(2, params, batch).total
     for owner in (0, 3):
-        alone = called(2, params[owner : owner + 1], Batch(*(part[owner : owner + 1] for part in batch)))
+        alone = called(
+            2,
+            params[owner : owner + 1],
+            jax.tree.map(lambda part, owner=owner: part[owner : owner + 1], batch),
+        )
         assert np.array_equal(everyone[owner], alone.total[0])
 
 
@@ -143,7 +132,7 @@ def test_simulated_owners_use_it_and_careful_ones_do_not():
     problem, params, batch = big_problem()
     assert ("onepass" in text_of(problem, params, batch)) == (onepass.available() is not None)
     assert "onepass" not in text_of(problem._replace(careful=True), params, batch)
-    few = Batch(*(part[:, :20] for part in batch))
+    few = jax.tree.map(lambda part: part[:, :20], batch)
     assert "onepass" not in text_of(problem, params, few)
 
 
@@ -157,7 +146,7 @@ def test_repeats_on_the_same_records_are_the_runs_one_by_one():
         wanted = own(many[lane], batch)
         np.testing.assert_allclose(found.total[lane], wanted.total, rtol=1e-4, atol=3e-5)
     alone = jax.vmap(partial(clipped, problem, clip_norm=CLIP), (0, None))
-    first = Batch(*(part[0] for part in batch))  # one owner, several models
+    first = jax.tree.map(lambda part: part[0], batch)  # one owner, several models
     np.testing.assert_allclose(alone(params, first).total[0], found.total[0, 0], rtol=1e-4, atol=3e-5)
 
 

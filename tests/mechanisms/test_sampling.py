@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import dp_accounting as dp
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,17 @@ import pytest
 from scipy.stats import binom, chi2
 
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, FullBatch, OnePass, Poisson, ReleasePlan, normals
+from coterie.mechanisms import (
+    FixedSize,
+    FullBatch,
+    Gaussian,
+    Laplace,
+    NoNoise,
+    OnePass,
+    Poisson,
+    ReleasePlan,
+    normals,
+)
 from coterie.mechanisms.noise import spec, unit_noise
 
 ROWS, COUNT, DRAWS = 12, 9, 4000
@@ -112,7 +124,7 @@ def plan(**changes):
     given = {
         "sampler": FullBatch(),
         "clip_norm": 0.5,
-        "noise": "gaussian",
+        "noise": Gaussian(),
         "noise_multiplier": (2.0, 4.0),
         "releases": (3, 3),
         "sizes": (9, 9),
@@ -128,8 +140,37 @@ def test_plan_scales_noise_from_the_one_clip_norm():
     assert plan().noise_scale.tolist() == [1.0, 2.0]
 
 
+def test_what_is_executed_is_never_below_what_is_certified():
+    """float32 rounds noise scales up and clip norms down: by one step at most, whatever the numbers are."""
+    rng = np.random.default_rng(0)
+    lower = 0
+    for clip in (1.0, 0.1, 0.7, 2.0**0.5, *rng.lognormal(size=20)):
+        multipliers = tuple(rng.lognormal(sigma=3, size=100).tolist())
+        made = plan(
+            clip_norm=clip,
+            noise_multiplier=multipliers,
+            releases=(1,) * 100,
+            sizes=(9,) * 100,
+            noise=Gaussian(),
+        )
+        executed, clipped = made.noise_scale, made.clip_norms
+        assert executed.dtype == clipped.dtype == np.float32
+        for z, scale, norm in zip(multipliers, executed.tolist(), clipped.tolist()):
+            exact = Fraction(z) * Fraction(clip)
+            assert Fraction(scale) >= exact
+            assert Fraction(norm) <= Fraction(clip)
+            assert scale <= float(exact) * (1 + 2**-22)
+            assert norm >= clip * (1 - 2**-22)
+            lower += Fraction(float(np.float32(z) * np.float32(clip))) < exact
+    assert lower > 800  # so many of 2,400 would have been executed with too little noise
+
+
 def test_a_plan_without_noise_or_with_a_flaw_is_not_private():
-    for changes in ({"noise": "none"}, {"flaw": "scale depends on data"}, {"noise_multiplier": (0.0, 4.0)}):
+    for changes in (
+        {"noise": NoNoise()},
+        {"flaw": "scale depends on data"},
+        {"noise_multiplier": (0.0, 4.0)},
+    ):
         assert plan(**changes).event(0) == dp.NonPrivateDpEvent()
 
 
@@ -144,7 +185,7 @@ def test_a_plan_for_two_numbers_of_owners_is_refused():
         plan(releases=(1, 1, 1))
 
 
-@pytest.mark.parametrize(("kind", "fourth"), [("gaussian", 3.0), ("laplace", 6.0)])
+@pytest.mark.parametrize(("kind", "fourth"), [(Gaussian(), 3.0), (Laplace(), 6.0)])
 def test_unit_noise_has_the_right_spread_and_shape(kind, fourth):
     """Unit normal, or Laplace of scale one (variance 2): power against a scale off by a half or a third."""
     described = spec(plan(noise=kind))
@@ -153,7 +194,7 @@ def test_unit_noise_has_the_right_spread_and_shape(kind, fourth):
     assert drawn["a"].shape == (20_000, 2, 3)
     assert drawn["b"].shape == (20_000,)
     flat = np.asarray(drawn["a"], np.float64).ravel()
-    variance = 1.0 if kind == "gaussian" else 2.0
+    variance = kind.spread**2
     spread = 6 * variance * np.sqrt((fourth - 1) / flat.size)
     assert abs(flat.var() - variance) < spread
     assert abs(flat.mean()) < 6 * np.sqrt(variance / flat.size)

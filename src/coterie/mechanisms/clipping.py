@@ -14,7 +14,8 @@ adding up m records rounds by up to m² 2⁻²⁴ `clip_norm`, differently for n
 of 32,768 nine times as far as the bound allows (the attack of Casacuberta, Shoemate, Vadhan & Wagaman 2022, see
 `test_careful_sums`). `careful` sums add up `TOGETHER` records at a time and those parts without loss, and
 `noise.rounding_slack` pays for what is left: so do real owners. A simulation, whose noise protects nobody, need not.
-Sums over the places of a record (`places`) cancel, so they pay for their rounding by themselves.
+Sums over the places of a record (`places`), and over the records of a unit (`gathering`), cancel, so they pay for
+their rounding by themselves. Where a unit of several records takes a record's place, read unit for record above.
 Products are asked for at full float32 precision: accelerators otherwise round their factors to ten bits.
 """
 
@@ -33,7 +34,6 @@ from coterie.mechanisms.places import Places
 from coterie.program import Batch
 
 Order: TypeAlias = Literal[1, 2]
-Relation: TypeAlias = Literal["add_remove", "replace_one"]
 Rows: TypeAlias = Any  # a `Batch`, or a tuple with more arrays beside those of one
 
 _TINY = float(jnp.finfo(jnp.float32).tiny)  # the most that one underflowed square or absolute value can hide
@@ -41,15 +41,6 @@ _HUGE = 1e38  # a norm from here on is taken for none
 
 TOGETHER = 128  # records that a real owner adds up in one go
 _BROAD = 64  # outputs of a layer from which on its product need not lie on its side (measured with 32 to 600 records)
-
-
-def sensitivity(clip_norm: float, relation: Relation = "replace_one") -> float:
-    """The most that one record changes a clipped sum, in the norm it was clipped in.
-
-    >>> sensitivity(0.5), sensitivity(0.5, "add_remove")
-    (1.0, 0.5)
-    """
-    return clip_norm * {"add_remove": 1.0, "replace_one": 2.0}[relation]
 
 
 class Clipped(NamedTuple):
@@ -76,7 +67,7 @@ class Known(NamedTuple):
     """Inputs that `finite` was applied to, and their norms: what need not be computed again."""
 
     inputs: Array
-    norms: Array  # (rows,)
+    norms: Array  # (rows,); of `Places`, their `gram`
 
 
 def clip_linear(x: Array, slopes: Array, mask: Array, clip_norm: Array | float, order: Order = 2) -> Array:
@@ -101,19 +92,27 @@ def clip_outer(
     form there.
     """
     old, form = known.inputs if known is not None else None, careful or order == 1
-    factors = jax.tree.map(partial(_ready, old, form), factors, is_leaf=_is_factor)
-    leaves = jax.tree.leaves(factors, is_leaf=_is_factor)
+    factors = jax.tree.map(partial(_ready, old, form), factors, is_leaf=is_factor)
+    leaves = jax.tree.leaves(factors, is_leaf=is_factor)
     norms = _joined([_outer_norm(leaf, order, known) for leaf in leaves], order)
     factor = _factor(norms, mask, clip_norm)[:, None]
     kept = factor > 0
 
     def add_up(leaf: Outer | Places) -> Array | Lying:
         if isinstance(leaf, Places):
-            return places.weighted_sum(leaf, factor[:, 0])
+            if leaf.inputs is not old:
+                return places.weighted_sum(leaf, factor[:, 0])
+            # A unit's records one after the other, as if each were a unit: the sums are added up in any order.
+            scale = jnp.repeat(factor, leaf.slopes.shape[1], axis=0)
+            return added(Outer(*(each.reshape(len(scale), -1) for each in leaf)), scale)
         if leaf.inputs is None:
             weighted = jnp.where(kept, _flat(leaf.slopes) * factor, 0.0)  # where, as zero times NaN is NaN
             return jnp.sum(weighted, axis=0).reshape(leaf.slopes.shape[1:])
-        weighted = jnp.where(kept, leaf.slopes * factor, 0.0)
+        return added(leaf, factor)
+
+    def added(leaf: Outer, factor: Array) -> Array | Lying:
+        assert leaf.inputs is not None
+        weighted = jnp.where(factor > 0, leaf.slopes * factor, 0.0)
         product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
         if weighted.shape[1] >= _BROAD:
             return product(leaf.inputs.T, weighted)
@@ -121,7 +120,7 @@ def clip_outer(
         # and stored so, which is worth two times; without the barrier XLA would turn it back.
         return Lying(product(jax.lax.optimization_barrier(weighted.T), leaf.inputs))
 
-    return Clipped(jax.tree.map(add_up, factors, is_leaf=_is_factor), norms)
+    return Clipped(jax.tree.map(add_up, factors, is_leaf=is_factor), norms)
 
 
 def upright(found: Clipped) -> Clipped:
@@ -135,7 +134,7 @@ def upright(found: Clipped) -> Clipped:
 
 
 def clip_per_record(
-    gradient: Callable[[PyTree, Array, Array], PyTree],
+    gradient: Callable[..., PyTree],
     params: PyTree,
     batch: Batch,
     clip_norm: Array | float,
@@ -145,13 +144,14 @@ def clip_per_record(
 ) -> Clipped:
     """Σ_i mask_i clip(gradient(params, x_i, y_i)), with `microbatch` gradients in memory at a time.
 
-    `gradient` sees one record alone: (params, x (...), y ()) -> a tree like params.
+    `gradient` sees one record alone: (params, x (...), y ()) -> a tree like params. Or one unit, and how many of its
+    places hold a record: (params, x (k, ...), y (k,), within ()).
     Guarantee: see the module.
     """
-    per_record = jax.vmap(gradient, in_axes=(None, 0, 0))
 
     def clip(part: Batch) -> Clipped:
-        gradients = per_record(params, part.x, part.y)
+        rows = (part.x, part.y) if part.within is None else (part.x, part.y, part.within)
+        gradients = jax.vmap(partial(gradient, params))(*rows)
         norms = _tree_norm(gradients, order)
         factor = _factor(norms, part.mask, clip_norm)
         return Clipped(jax.tree.map(partial(_weighted_sum, factor), gradients), norms)
@@ -258,28 +258,32 @@ def row_norms(rows: Array, order: Order) -> Array:
     return jnp.sqrt(jnp.vecdot(rows, rows, precision=jax.lax.Precision.HIGHEST) + floor)
 
 
-def _is_factor(node: PyTree) -> bool:
+def is_factor(node: PyTree) -> bool:
+    """Whether this is one array's gradients, where a tree of them is gone through."""
     return isinstance(node, Outer | Places)
 
 
 def _ready(old: Array | None, form: bool, leaf: Outer | Places) -> Outer | Places:
     """Fit for a norm and a sum: inputs are `finite`, and what both read in turn is the same array, in memory."""
     if isinstance(leaf, Places):
-        return Outer(None, places.formed(leaf)) if form else places.settled(leaf)
+        if form:
+            return Outer(None, places.formed(leaf))
+        # Known inputs lie in memory already, and no number of theirs is rounded on the way.
+        slopes = jax.lax.optimization_barrier(leaf.slopes)
+        return leaf._replace(slopes=slopes) if leaf.inputs is old else places.settled(leaf)
     if leaf.inputs is None:
         return leaf if leaf.slopes.ndim == 2 else Outer(None, jax.lax.optimization_barrier(leaf.slopes))
     return leaf if leaf.inputs is old else leaf._replace(inputs=finite(leaf.inputs))
 
 
 def _outer_norm(leaf: Outer | Places, order: Order, known: Known | None) -> Array:
+    given = known.norms if known is not None and leaf.inputs is known.inputs else None
     if isinstance(leaf, Places):
-        return places.norms(leaf)
+        return places.norms(leaf, given)
     slopes = row_norms(_flat(leaf.slopes), order)
     if leaf.inputs is None:
         return slopes
-    if known is not None and leaf.inputs is known.inputs:
-        return known.norms * slopes
-    return row_norms(leaf.inputs, order) * slopes
+    return (row_norms(leaf.inputs, order) if given is None else given) * slopes
 
 
 def _joined(norms: list[Array], order: Order) -> Array:

@@ -5,6 +5,7 @@ A shared key lets anyone regenerate everyone's noise: right inside one trust dom
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,22 +13,23 @@ import jax
 import jax.numpy as jnp
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms import normals
 from coterie.mechanisms.clipping import TOGETHER
-from coterie.mechanisms.plan import NoiseKind, ReleasePlan
+from coterie.mechanisms.distributions import Noise
+from coterie.mechanisms.plan import ReleasePlan
 
 # A real owner's unit noise comes as whole numbers, this many to one unit: `noised` adds them without rounding.
 LATTICE = 2.0**16
+_FARTHEST = 40.0  # standard deviations of a sum's noise that nobody ever draws
 _FAR = 2.0**30  # cells; with the noise on top a sum stays within int32
 
-# One root key gives three independent streams, so that adding a coin flip never changes the noise.
-NOISE, SAMPLING, COINS = 0, 1, 2
+# One root key gives four independent streams, so that adding a coin flip never changes the noise.
+NOISE, SAMPLING, COINS, PAIRS = 0, 1, 2, 3
 
 
 class NoiseSpec(NamedTuple):
     """What one emit is handed, hashable so that it is static under `jit`."""
 
-    kind: NoiseKind
+    kind: Noise
     tree: Any  # jax.tree_util.PyTreeDef
     shapes: tuple[tuple[int, ...], ...]
 
@@ -51,17 +53,13 @@ def owner_keys(seed: Array, stream: int, owners: int) -> Array:
 
 
 def unit_noise(noise: NoiseSpec, key: Array) -> PyTree:
-    """Standard normal or unit Laplace numbers (or zeros) in the shapes of one emit."""
+    """Unit noise of the plan's kind in the shapes of one emit."""
     return split(noise, flat_noise(noise, key))
 
 
 def flat_noise(noise: NoiseSpec, key: Array) -> Array:
     """(size,) numbers of one emit, to be `split`. All in one draw: many small ones cost more."""
-    if noise.kind == "none":
-        return jnp.zeros((noise.size,), jnp.float32)
-    if noise.kind == "laplace":
-        return normals.laplace(key, noise.size)
-    return normals.normal(key, noise.size)
+    return noise.kind.unit(key, noise.size)
 
 
 def split(noise: NoiseSpec, flat: Any) -> PyTree:
@@ -87,9 +85,23 @@ def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
 def _noised(total: Array, unit: Array, scale: Array | float) -> Array:
     if unit.dtype != jnp.int32:
         return total + scale * unit
-    cell = scale / LATTICE
-    whole = jnp.clip(jnp.round(total / cell), -_FAR, _FAR).astype(jnp.int32)
-    return (whole + unit).astype(total.dtype) * cell
+    return _whole(total, unit, scale, LATTICE).astype(total.dtype) * (scale / LATTICE)
+
+
+def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | float) -> PyTree:
+    """total / scale + unit in int32 cells, `lattice` to one unit, leaf by leaf: messages that are added under masks.
+
+    Guarantee: as `noised`, without the way back to real numbers: what leaves is the discrete mechanism's own output. A
+    record moves total / scale × lattice by 2 lattice / noise_multiplier at most, in every number system that adds whole
+    numbers exactly. A real owner's unit noise is whole already; a simulation's is rounded to cells here.
+    """
+    return jax.tree.map(lambda one, noise: _whole(one, noise, scale, lattice), total, unit)
+
+
+def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | float) -> Array:
+    cells = jnp.clip(jnp.round(total / (scale / lattice)), -_FAR, _FAR).astype(jnp.int32)
+    drawn = unit if unit.dtype == jnp.int32 else jnp.round(unit * lattice).astype(jnp.int32)
+    return cells + drawn
 
 
 def rounding_slack(plan: ReleasePlan, owner: int) -> float:
@@ -98,18 +110,31 @@ def rounding_slack(plan: ReleasePlan, owner: int) -> float:
     Replacing a record moves the sum by 2 clip_norm. With z noise over clip_norm, d coordinates, n records and
     u = 2⁻²⁴, float32's half unit, these come on top, in clip_norms and for both of two neighbours together:
 
-    * whole cells: at most 1 a coordinate, √d (2-norm) or d (1-norm) of them, each z / LATTICE wide;
+    * whole cells: at most 1 a coordinate, √d (2-norm) or d (1-norm) in all, each z / LATTICE wide;
     * last bits of the sum, and of the sum in cells: u each of the norm of what is rounded, at most n;
     * `careful` addition: m u of the m clip_norms of one part, and n / m times 8 u² of n between parts;
     * terms that clipping left too long, as norms, their ratio and products are rounded: (d + 16) u of each.
+
+    Under masks an owner is protected by the others' noise too: everyone widens by the largest slack of any owner.
     """
+    everyone = range(len(plan.sizes)) if plan.masked is not None else (owner,)
+    return max(_slack(plan, one) for one in everyone)
+
+
+def _slack(plan: ReleasePlan, owner: int) -> float:
     size, dimension, unit = plan.sizes[owner], spec(plan).size, 2.0**-24
-    reach = dimension if plan.noise == "laplace" else dimension**0.5
-    cells = reach * plan.noise_multiplier[owner] / LATTICE
+    lattice = LATTICE if plan.masked is None else plan.masked.lattice
+    cells = plan.noise.reach(dimension) * plan.noise_multiplier[owner] / lattice
     last_bits = 4 * unit * (size if plan.rounded is None else plan.rounded[owner])
     added = 2 * unit * TOGETHER**2 + 16 * unit**2 * size**2 / TOGETHER
     clipped = 2 * unit * (dimension + 16)
     return (cells + last_bits + added + clipped) / 2.0
+
+
+def largest_sum(plan: ReleasePlan) -> float:
+    """What no number of a masked sum exceeds, in units of an owner's noise: all records at their bound, and noise."""
+    records = sum(size / own for size, own in zip(plan.sizes, plan.noise_multiplier))
+    return records + _FARTHEST * math.sqrt(len(plan.sizes))
 
 
 def _length(shape: tuple[int, ...]) -> int:

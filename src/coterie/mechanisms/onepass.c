@@ -5,6 +5,9 @@
 // The same sums as mechanisms/clipping.py, to float tolerance, with its guarantee and its care for hostile records: a
 // record whose norm is no number below MOST has no weight, and a record without weight is never multiplied with.
 // They do not depend on the number of threads: which records are added up together follows from shapes alone.
+//
+// Of units of several records, the same with the summed gradient of a unit's records in a record's place, clipped by the
+// norm of mechanisms/places.py.
 
 #include <math.h>
 #include <sched.h>
@@ -23,10 +26,13 @@ static const float TINY = 1.17549435e-38f, MOST = 1e38f;  // as in clipping.py
 
 typedef float Near[NEAR];  // a number of each record at hand
 
+// A unit is a record, and then each = 1 and there is no gram; or it is `each` records one after the other.
 typedef struct {
-  const float *x, *w, *y, *mask, *norms, *clip;  // (owners, rows, dim), (owners, outputs, dim), (owners, rows) …, (owners)
-  float *sums, *found;                           // (owners, parts, outputs, dim), (owners, rows)
-  int64_t rows, dim, outputs, parts;
+  const float *x, *w, *y;             // (owners, units, each, dim), (owners, outputs, dim), (owners, units, each)
+  const float *mask, *norms, *clip;   // (owners, units), (owners, units), (owners)
+  const float *gram, *weight;         // (owners, units, each, each), (owners, units, each): 0 where there is no record
+  float *sums, *found;                // (owners, parts, outputs, dim), (owners, units)
+  int64_t units, each, dim, outputs, parts;
   int32_t order;  // of the norm: 1 or 2
 } Job;
 
@@ -95,6 +101,57 @@ static inline __attribute__((always_inline)) Weighed weigh(const Job* job, int64
   return near;
 }
 
+// At least the norm of what a unit adds, as `norms` of places.py has it, with its argument: `left` has the products of
+// the features of its records, right[shift][at + t] those of the slopes of its records t and t + shift. Each of these
+// rounds at most as often as there, the sums over t and u too, as twice a number is exact, and so does the sum that the
+// unit is added to.
+static inline __attribute__((always_inline)) float unit_norm(const Job* job, const float* left, const Near* right,
+                                                             int at) {
+  const float addition = 2.5f / 16777216.0f;
+  float epsilon = addition * (float)(job->dim + job->outputs + 2 * job->each + 4);
+  float floors[2] = {(float)job->dim * TINY / epsilon, (float)job->outputs * TINY / epsilon};
+  float square = 0, reach = 0;
+  for (int64_t t = 0; t < job->each; t++) {
+    float own = left[t * job->each + t], inner = own * right[0][at + t];
+    for (int64_t u = t + 1; u < job->each; u++) inner += 2 * (left[t * job->each + u] * right[u - t][at + t]);
+    square += inner;
+    reach += sqrtf(own + floors[0]) * sqrtf(right[0][at + t] + floors[1]);
+  }
+  float hidden = sqrtf(epsilon) * reach;
+  hidden = hidden * hidden + (float)(job->each * job->each) * TINY;
+  return sqrtf(fabsf(square) + hidden) + (addition * (float)job->each + 1.0f / 8388608.0f) * reach;
+}
+
+// The same of units: slopes are weighed first, so that norm and sum see the same numbers, and zero without a record.
+static inline __attribute__((always_inline)) Weighed weigh_units(const Job* job, int64_t owner, int64_t at, int units,
+                                                                 Near* scores) {
+  int each = job->each, rows = units * each;
+  Near y = {0}, weight = {0}, factor = {0}, right[NEAR] = {0};
+  memcpy(y, job->y + at * each, 4 * rows);
+  memcpy(weight, job->weight + at * each, 4 * rows);
+  slope(job, y, scores);
+  for (int64_t k = 0; k < job->outputs; k++)
+    for (int r = 0; r < NEAR; r++) scores[k][r] = weight[r] > 0 ? scores[k][r] * weight[r] : 0.0f;
+  for (int shift = 0; shift < each; shift++)
+    for (int64_t k = 0; k < job->outputs; k++) {
+      const float* later = scores[k] + shift;  // beyond the last record: of the next column, and not used
+      for (int r = 0; r < NEAR; r++) right[shift][r] += scores[k][r] * later[r];
+    }
+  for (int u = 0; u < units; u++) {
+    float norm = unit_norm(job, job->gram + (at + u) * each * each, (const Near*)right, u * each);
+    float share = job->clip[owner] / (norm > TINY ? norm : TINY);
+    job->found[at + u] = norm;
+    for (int t = 0; t < each; t++)
+      factor[u * each + t] = norm < MOST ? job->mask[at + u] * (share < 1.0f ? share : 1.0f) : 0.0f;
+  }
+  for (int64_t k = 0; k < job->outputs; k++)
+    for (int r = 0; r < NEAR; r++) scores[k][r] *= factor[r];
+  Weighed near = {0};
+  for (int r = 0; r < rows; r++)
+    if (factor[r] > 0 && weight[r] > 0) near.which[near.count++] = r;
+  return near;
+}
+
 #define UNROLL _Pragma("GCC unroll 8")
 #define HOLD(vector) __asm__("" : "+v"(vector))  // in its register: it would be loaded anew for every column
 
@@ -159,25 +216,23 @@ static XLA_FFI_Error* call_helpers(XLA_FFI_CallFrame* call, Shared* shared) {
   return error;
 }
 
-static XLA_FFI_Error* run(XLA_FFI_CallFrame* call, void (*work)(const Job*, int64_t)) {
-  XLA_FFI_Extension_Base* extension = call->extension_start;
-  if (extension && extension->type == XLA_FFI_Extension_Metadata) {  // asked which interface this is, not to work
-    XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)extension)->metadata;
-    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-    metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-    return NULL;
-  }
-  XLA_FFI_Buffer **given = (XLA_FFI_Buffer**)call->args.args, **made = (XLA_FFI_Buffer**)call->rets.rets;
-  const int64_t* shape = made[0]->dims;  // (owners, parts, outputs, dim)
+// Whether XLA asked which interface this is, and not to work.
+static int introduced(XLA_FFI_CallFrame* call) {
+  __typeof__(call->extension_start) extension = call->extension_start;  // JAX 0.11 gave its type another name
+  if (!extension || extension->type != XLA_FFI_Extension_Metadata) return 0;
+  XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)extension)->metadata;
+  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  return 1;
+}
+
+static XLA_FFI_Error* run(XLA_FFI_CallFrame* call, Job job, int64_t tasks, void (*work)(const Job*, int64_t)) {
   Shared* shared = malloc(sizeof *shared);
   if (!shared) abort();  // without memory not even that can be reported
   memset(shared, 0, sizeof *shared);
   shared->work = work;
-  shared->tasks = shape[0] * shape[1];
-  shared->job = (Job){.x = given[0]->data, .w = given[1]->data, .y = given[2]->data, .mask = given[3]->data,
-                      .norms = given[4]->data, .clip = given[5]->data, .sums = made[0]->data, .found = made[1]->data,
-                      .rows = given[0]->dims[1], .parts = shape[1], .outputs = shape[2], .dim = shape[3],
-                      .order = *(const int32_t*)given[6]->data};
+  shared->tasks = tasks;
+  shared->job = job;
   atomic_init(&shared->users, 1);
   XLA_FFI_Error* error = call_helpers(call, shared);
   take_tasks(shared);
@@ -186,5 +241,32 @@ static XLA_FFI_Error* run(XLA_FFI_CallFrame* call, void (*work)(const Job*, int6
   return error;
 }
 
-XLA_FFI_Error* onepass_64(XLA_FFI_CallFrame* call) { return run(call, clip_part_avx512); }
-XLA_FFI_Error* onepass_32(XLA_FFI_CallFrame* call) { return run(call, clip_part_avx2); }
+static XLA_FFI_Error* clip(XLA_FFI_CallFrame* call, void (*work)(const Job*, int64_t)) {
+  if (introduced(call)) return NULL;
+  XLA_FFI_Buffer **given = (XLA_FFI_Buffer**)call->args.args, **made = (XLA_FFI_Buffer**)call->rets.rets;
+  const int64_t* shape = made[0]->dims;  // (owners, parts, outputs, dim)
+  Job job = {.x = given[0]->data, .w = given[1]->data, .y = given[2]->data, .mask = given[3]->data,
+             .norms = given[4]->data, .clip = given[5]->data, .sums = made[0]->data, .found = made[1]->data,
+             .units = made[1]->dims[1], .each = 1, .parts = shape[1], .outputs = shape[2], .dim = shape[3],
+             .order = *(const int32_t*)given[6]->data};
+  if (given[4]->rank == 4) {  // in place of norms, the products of units of several records
+    job.gram = given[4]->data;
+    job.each = given[4]->dims[2];
+    job.weight = given[7]->data;
+  }
+  return run(call, job, shape[0] * shape[1], work);
+}
+
+static XLA_FFI_Error* gram(XLA_FFI_CallFrame* call, void (*work)(const Job*, int64_t)) {
+  if (introduced(call)) return NULL;
+  XLA_FFI_Buffer **given = (XLA_FFI_Buffer**)call->args.args, **made = (XLA_FFI_Buffer**)call->rets.rets;
+  const int64_t* shape = given[0]->dims;  // (owners, units, each, dim)
+  Job job = {.x = given[0]->data, .found = made[0]->data, .units = shape[1], .each = shape[2], .outputs = shape[2],
+             .dim = shape[3]};
+  return run(call, job, shape[0], work);
+}
+
+XLA_FFI_Error* onepass_64(XLA_FFI_CallFrame* call) { return clip(call, clip_part_avx512); }
+XLA_FFI_Error* onepass_32(XLA_FFI_CallFrame* call) { return clip(call, clip_part_avx2); }
+XLA_FFI_Error* onepass_gram_64(XLA_FFI_CallFrame* call) { return gram(call, multiply_avx512); }
+XLA_FFI_Error* onepass_gram_32(XLA_FFI_CallFrame* call) { return gram(call, multiply_avx2); }

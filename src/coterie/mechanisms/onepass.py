@@ -22,11 +22,14 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from coterie._types import Array, PyTree
+from coterie.mechanisms import gathering
 from coterie.mechanisms.clipping import Clipped, Order, Rows
+from coterie.program import Batch
 
 Alone: TypeAlias = Callable[[Array, Array, Rows], Clipped]  # (params, clip_norm, an owner's batch)
 
 _MOST_OUTPUTS = 128  # as in onepass.c
+_NEAR = 32  # records at a time, as there: a unit is one of them, or has no more
 _WORTH = 1 << 15  # numbers of a batch: fewer are not worth the call
 _PART = 1024  # records of a task: a sum must follow from shapes, not from the number of threads
 
@@ -43,36 +46,76 @@ def available() -> str | None:
 
 
 def register(library: ctypes.CDLL, width: int) -> str:
-    """Tell XLA of the function for vectors of `width` bytes."""
-    name = f"coterie_onepass_{width}"
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, f"onepass_{width}")), platform="cpu")
-    return name
+    """Tell XLA of the functions for vectors of `width` bytes."""
+    for each in ("onepass", "onepass_gram"):
+        capsule = jax.ffi.pycapsule(getattr(library, f"{each}_{width}"))
+        jax.ffi.register_ffi_target(f"coterie_{each}_{width}", capsule, platform="cpu")
+    return f"coterie_onepass_{width}"
 
 
-def serves(outputs: int, x: Array) -> bool:
+def serves(outputs: int, x: Array, units: bool = False) -> bool:
     """Whether everyone's sums of such models, with an owner's batch like `x`, had better be computed so."""
-    fits = outputs <= _MOST_OUTPUTS and x.ndim == 2 and x.dtype == jnp.float32
+    shaped = x.ndim == 3 and x.shape[1] <= _NEAR if units else x.ndim == 2
+    fits = outputs <= _MOST_OUTPUTS and shaped and x.dtype == jnp.float32
     return fits and x.size >= _WORTH and jax.default_backend() == "cpu" and available() is not None
 
 
-def in_one_pass(alone: Alone, order: Order, params: Array, clip_norm: Array, batch: Rows) -> Clipped:
+def in_one_pass(
+    alone: Alone, order: Order, params: Array, clip_norm: Array, batch: Rows, mean: bool = False
+) -> Clipped:
     """alone(params, clip_norm, batch); mapped over owners with records of their own, one call for all of them.
 
-    `batch` has x, y, mask and the norms of x in the norm of `order`.
+    `batch` has x, y, mask and the norms of x in the norm of `order`. Of units (`within`), for the 2-norm, it has
+    `gathering.gram` for norms, and `mean` says whether their records' gradients are averaged.
     Guarantee: that of `clipping`, as the C function clips by the same norms, with the same floors, and a record whose
     norm is none has no weight: it is not multiplied with at all.
     """
     mapped = custom_vmap(alone)
-    mapped.def_vmap(partial(_everyones, alone, order))
+    mapped.def_vmap(partial(_everyones, alone, order, mean))
     return mapped(params, clip_norm, batch)
 
 
-def _everyones(alone: Alone, order: Order, owners: int, many: list, *given: PyTree) -> tuple[Clipped, PyTree]:
+def gram(batch: Batch) -> Array:
+    """`gathering.gram`; mapped over owners with units of their own, one call for all of them.
+
+    Each product is a sum over the features in some order, as the norm of `places` needs it.
+    """
+
+    def alone(x: Array, within: Array) -> Array:
+        return gathering.gram(Batch(x, x[..., 0], within, within))
+
+    def everyones(owners: int, many: list, *given: Array) -> tuple[Array, bool]:
+        if not many[0]:
+            return jax.vmap(alone, _axes(many))(*given), True
+        whole = custom_vmap(_multiplied)
+        whole.def_vmap(lambda lanes, many, *given: (jax.vmap(jax.vmap(alone), _axes(many))(*given), True))
+        return whole(*map(partial(_for_each, owners), given, many)), True
+
+    mapped = custom_vmap(alone)
+    mapped.def_vmap(everyones)
+    assert batch.within is not None
+    return mapped(batch.x, batch.within)
+
+
+def _multiplied(x: Array, within: Array) -> Array:
+    """(owners, units, k, k)"""
+    name = available()
+    assert name is not None
+    most = x.shape[2]
+    shape = jax.ShapeDtypeStruct((*x.shape[:2], most, most), jnp.float32)
+    products = jax.ffi.ffi_call(name.replace("onepass", "onepass_gram"), shape)(x)
+    there = jnp.arange(most)[None, None, :] < within[..., None]
+    return jnp.where(there[..., :, None] & there[..., None, :], products, 0.0)
+
+
+def _everyones(
+    alone: Alone, order: Order, mean: bool, owners: int, many: list, *given: PyTree
+) -> tuple[Clipped, PyTree]:
     """`many`: which arrays of `given` have a leading axis of owners."""
     if not many[2].x:  # runs on the same records: one product with all their columns
         found = jax.vmap(alone, _axes(many))(*given)
     else:
-        whole = custom_vmap(partial(_called, order))
+        whole = custom_vmap(partial(_called, order, mean=mean))
         whole.def_vmap(partial(_side_by_side, alone))
         found = whole(*jax.tree.map(partial(_for_each, owners), given, tuple(many)))
     return found, jax.tree.map(lambda leaf: True, found)
@@ -93,17 +136,23 @@ def _for_each(owners: int, leaf: Array, each: bool) -> Array:
     return leaf if each else jnp.broadcast_to(leaf, (owners, *leaf.shape))
 
 
-def _called(order: Order, params: Array, clip_norm: Array, batch: Rows) -> Clipped:
+def _called(order: Order, params: Array, clip_norm: Array, batch: Rows, mean: bool = False) -> Clipped:
     """Everything with a leading axis of owners."""
     name = available()
     assert name is not None
-    (owners, rows, dim), outputs = batch.x.shape, params.shape[2]
-    parts = -(-rows // _PART)
+    owners, units = batch.mask.shape
+    weights = ()
+    if batch.within is not None:
+        assert order == 2  # the norm of a sum has no other closed form
+        laid = jax.vmap(partial(gathering.laid, mean=mean))(Batch(*batch[:4]))
+        batch, weights = batch._replace(x=laid.x, y=laid.y), (laid.weight,)
+    (_, rows, dim), outputs = batch.x.shape, params.shape[2]
+    parts = min(units, -(-rows // _PART))
     shapes = (
         jax.ShapeDtypeStruct((owners, parts, outputs, dim), jnp.float32),
-        jax.ShapeDtypeStruct((owners, rows), jnp.float32),
+        jax.ShapeDtypeStruct((owners, units), jnp.float32),
     )
     columns, y = params.transpose(0, 2, 1), batch.y.astype(jnp.float32)
     call = jax.ffi.ffi_call(name, shapes)
-    sums, norms = call(batch.x, columns, y, batch.mask, batch.norms, clip_norm, jnp.int32(order))
+    sums, norms = call(batch.x, columns, y, batch.mask, batch.norms, clip_norm, jnp.int32(order), *weights)
     return Clipped(jnp.sum(sums, axis=1).transpose(0, 2, 1), norms)

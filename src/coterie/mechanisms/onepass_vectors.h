@@ -101,19 +101,32 @@ INLINE void NAME(add_columns)(const Job* job, const float* x, const Weighed* nea
     }
 
 TARGET static void NAME(clip_part)(const Job* job, int64_t task) {
-  int64_t owner = task / job->parts, part = task % job->parts, length = (job->rows + job->parts - 1) / job->parts;
-  int64_t row = part * length, end = row + length < job->rows ? row + length : job->rows;
+  int64_t owner = task / job->parts, part = task % job->parts, length = (job->units + job->parts - 1) / job->parts;
+  int64_t unit = part * length, end = unit + length < job->units ? unit + length : job->units;
+  int together = NEAR / job->each;
   const float* w = job->w + owner * job->outputs * job->dim;
   float* sums = job->sums + task * job->outputs * job->dim;
   memset(sums, 0, 4 * job->outputs * job->dim);
-  Near scores[MOST_OUTPUTS] = {0};
-  for (; row < end; row += NEAR) {
-    int rows = end - row < NEAR ? end - row : NEAR;
-    int64_t at = owner * job->rows + row;
-    const float* x = job->x + at * job->dim;
+  Near scores[MOST_OUTPUTS + 1] = {0};  // one more than are used: `weigh_units` looks beyond a column's end
+  for (; unit < end; unit += together) {
+    int units = end - unit < together ? end - unit : together, rows = units * job->each;
+    int64_t at = owner * job->units + unit;
+    const float* x = job->x + at * job->each * job->dim;
     BY_COLUMNS(k, NAME(score_columns), job, x, w + k * job->dim, scores + k, k, rows)
-    Weighed near = weigh(job, owner, at, rows, scores);
+    Weighed near = job->gram ? weigh_units(job, owner, at, units, scores) : weigh(job, owner, at, rows, scores);
     BY_COLUMNS(k, NAME(add_columns), job, x, &near, scores + k, sums + k * job->dim)
+  }
+}
+
+// Products of the features of each unit's records with each other, an owner's a task.
+TARGET static void NAME(multiply)(const Job* job, int64_t owner) {
+  for (int64_t unit = owner * job->units; unit < (owner + 1) * job->units; unit++) {
+    const float* x = job->x + unit * job->each * job->dim;
+    Near products[NEAR];
+    BY_COLUMNS(k, NAME(score_columns), job, x, x + k * job->dim, products + k, k, job->each)
+    float* found = job->found + unit * job->each * job->each;
+    for (int64_t t = 0; t < job->each; t++)
+      for (int64_t u = 0; u < job->each; u++) found[t * job->each + u] = products[u][t];
   }
 }
 

@@ -69,24 +69,25 @@ def formed(leaf: Places) -> Array:
     return found.reshape(rows, *fan_in, -1)
 
 
-def norms(leaf: Places) -> Array:
+def norms(leaf: Places, known: Array | None = None) -> Array:
     """(rows,) at least the 2-norm of what `weighted_sum` adds for the record with factor one.
 
     Guarantee: for the computed square N̂ and the true one, |N̂ - ‖G‖²| <= ε R², as each a_t·a_u is wrong by at most
     fan_in additions of ‖a_t‖‖a_u‖ (in any order), each g_t·g_u likewise, and the two sums over places by 2 places.
     Underflow hides at most fan_in or fan_out times the smallest number in one of them: the floors, over ε, pay for it.
     On top comes λ R, what `weighted_sum` may add beside f G: by rounding its slopes, and in one addition a place.
+    `known`: `gram` of the inputs, where somebody has it.
     """
     rows, places = leaf.slopes.shape[:2]
     inputs, slopes = (one.reshape(rows, places, -1) for one in leaf)
     terms = inputs.shape[2] + slopes.shape[2] + 2 * places + 4
     epsilon = _ADDITION * terms
-    left, right = _gram(inputs), _gram(slopes)
+    left, right = gram(inputs) if known is None else known, gram(slopes)
     # Two sums, kept apart by the barrier: one over places² would round as often.
     square = jnp.sum(jax.lax.optimization_barrier(jnp.sum(left * right, axis=2)), axis=1)
     lengths = [
-        jnp.sqrt(jnp.diagonal(gram, axis1=1, axis2=2) + fan * _TINY / epsilon)
-        for gram, fan in ((left, inputs.shape[2]), (right, slopes.shape[2]))
+        jnp.sqrt(jnp.diagonal(products, axis1=1, axis2=2) + fan * _TINY / epsilon)
+        for products, fan in ((left, inputs.shape[2]), (right, slopes.shape[2]))
     ]
     reach = jnp.sum(lengths[0] * lengths[1], axis=1)
     # Squared from scaled numbers, as R² may overflow where ‖G‖² does not, and with it a record that can be kept.
@@ -115,7 +116,7 @@ def weighted_sum(leaf: Places, factor: Array) -> Array:
     return total.reshape(*fan_in, -1)
 
 
-def _gram(vectors: Array) -> Array:
+def gram(vectors: Array) -> Array:
     """(rows, places, fan) -> (rows, places, places). Products of bfloat16 numbers are exact in float32."""
     return jnp.einsum(
         "rti,rui->rtu",

@@ -2,20 +2,105 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie import _check
 from coterie._types import PyTree
 from coterie.errors import InputError
+from coterie.mechanisms.distributions import Noise
 from coterie.mechanisms.sampling import Sampler
+from coterie.relations import REPLACE_ONE, Relation, named
+from coterie.units import RECORD, Unit
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-NoiseKind: TypeAlias = Literal["gaussian", "laplace", "none"]
+
+@dataclass(frozen=True)
+class TableNoise:
+    """Gaussian noise on a table of whole numbers that each owner releases once, after training.
+
+    Guarantee: a table that one record moves by at most `reach` when it is added and 2 `reach` when it is replaced
+    (2-norm) costs `event`.
+    """
+
+    noise_multiplier: tuple[float, ...]  # for each owner, the noise's scale over `reach`
+    reach: float
+    width: int
+    sizes: tuple[int, ...]  # over how many records of each owner
+
+    def scale(self, owner: int) -> float:
+        """Standard deviation of the noise on each whole number."""
+        return self.noise_multiplier[owner] * self.reach
+
+    def variance(self, owners: Iterable[int] | None = None) -> float:
+        """Of the noise on each whole number of the sum of these owners' tables; None: of all."""
+        everyone = range(len(self.noise_multiplier)) if owners is None else owners
+        return sum(self.scale(owner) ** 2 for owner in everyone)
+
+    def event(self, owner: int) -> DpEvent:
+        """What the owner's table is charged as."""
+        from dp_accounting import GaussianDpEvent
+
+        return GaussianDpEvent(self.noise_multiplier[owner])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked:
+    """Messages are whole numbers under masks that cancel in their sum: nothing smaller than the sum can be seen."""
+
+    bits: int  # a unit of noise is 2^bits cells of the common lattice
+    colluding: int  # owners who may pool what they know, with whoever adds up among them for free
+    absent: int  # owners who may be left out of a sum
+    spare: int  # sums that may fail and be made anew, with new noise: charged for beforehand
+    degree: int  # how many others an owner shares masks with; 0: all
+
+    @property
+    def lattice(self) -> float:
+        """Cells to one unit of noise."""
+        return 2.0**self.bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Noise that pairs of owners have in common, with opposite signs, on top of everyone's own: its sum is zero.
+
+    In units of an owner's own noise everybody's messages together have covariance 1 + ratio² L, L the Laplacian of the
+    graph of pairs. Simulations alone draw it.
+    """
+
+    ratio: float  # a pair's noise over an owner's own, standard deviations
+    colluding: int  # owners who may pool what they know
+    links: tuple[tuple[int, int], ...] | None = (
+        None  # the pairs, the smaller number first; None: all there are
+    )
+
+    def variances(self, owners: int) -> np.ndarray:
+        """(owners, owners) of each pair's noise, in units of an owner's own; 0 for none."""
+        if self.links is None:
+            return np.where(np.eye(owners, dtype=bool), 0.0, self.ratio**2)
+        found = np.zeros((owners, owners))
+        for one, other in self.links:
+            found[one, other] = found[other, one] = self.ratio**2
+        return found
+
+    def covariance(self, owners: int) -> np.ndarray:
+        """(owners, owners) of everybody's unit noise: 1 + ratio² L."""
+        found = self.variances(owners)
+        return np.eye(owners) + np.diag(found.sum(axis=1)) - found
+
+    def among(self, who: Sequence[int]) -> Shared:
+        """What is shared between these owners alone, numbered in this order: what others know of it is taken off."""
+        if self.links is None:
+            return self
+        place = {owner: at for at, owner in enumerate(who)}
+        ends = [sorted((place[a], place[b])) for a, b in self.links if a in place and b in place]
+        return replace(self, links=tuple((a, b) for a, b in ends))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,18 +108,18 @@ class ReleasePlan:
     """What each owner releases in a run, how it is protected, and what that is charged as.
 
     Guarantee: one record changes a released sum by at most `clip_norm` when it is added and 2 `clip_norm`
-    when it is replaced (2-norm for Gaussian, 1-norm for Laplace noise); noise of scale
+    when it is replaced, in the norm of `noise`; noise of scale
     `noise_multiplier × clip_norm` is added to that sum. `event` says exactly this, no more.
     """
 
     sampler: Sampler
     clip_norm: float  # bound on one record's contribution to the released sum
-    noise: NoiseKind
+    noise: Noise
     noise_multiplier: tuple[float, ...]  # for each owner, the noise's scale over clip_norm
     releases: tuple[int, ...]  # for each owner, the most it may release; engines stop it there
     sizes: tuple[int, ...]  # public numbers of records
     noise_like: PyTree  # shapes (jax.ShapeDtypeStruct) of the unit noise handed to one emit
-    relation: str = "replace_one"
+    relation: Relation = REPLACE_ONE
     view: str = "public transcript"  # what the adversary sees, in the words that a certificate prints
     charged: tuple[float, ...] | None = (
         None  # noise over clip_norm that this view faces; None: the owner's own
@@ -44,30 +129,78 @@ class ReleasePlan:
     rounded: tuple[float, ...] | None = (
         None  # norm of what float32 rounds on the way to the released sum, over clip_norm; None: the sum, its size
     )
+    selection: TableNoise | None = None  # of the sums of losses that a model is chosen by after training
+    evaluation: TableNoise | None = (
+        None  # of the table of scores that is released after training, where one is
+    )
+    masked: Masked | None = None  # None: whoever adds messages up, or hears them, sees each of them
+    unit: Unit = RECORD  # whom `event` is for: all that is said of a record here is said of one of these
+    shared: Shared | None = None  # None: every owner's noise is its own
     flaw: str = ""  # why no finite guarantee holds, if none does: certifies as infinite with this reason
 
     def __post_init__(self) -> None:
         _check.positive("clip_norm", self.clip_norm)
+        object.__setattr__(self, "relation", named(self.relation))
+        if not isinstance(self.noise, Noise):
+            raise InputError(
+                f"noise={self.noise!r}: must be a noise of coterie.mechanisms: Gaussian(), Laplace() or NoNoise()."
+            )
         if not len(self.noise_multiplier) == len(self.releases) == len(self.sizes):
             raise InputError(
                 f"noise_multiplier, releases and sizes have lengths {len(self.noise_multiplier)}, "
                 f"{len(self.releases)} and {len(self.sizes)}: must be one entry for each owner."
             )
 
+    def __repr__(self) -> str:
+        return (
+            f"<ReleasePlan: {len(self.sizes)} owners, at most {max(self.releases)} releases, clip norm "
+            f"{self.clip_norm:g}, {self.noise.name} noise, {self.relation}>"
+        )
+
+    @property
+    def colluding(self) -> int | None:
+        """How many other owners `charged` lets pool what they know; None: no noise is owed to others."""
+        together = self.masked or self.shared
+        return None if together is None else together.colluding
+
+    @property
+    def clip_norms(self) -> np.ndarray:
+        """(owners,) float32, what `emit` clips records to: `clip_norm`, or the number below it.
+
+        Guarantee: with `noise_scale`, no less noise over the clip norm is executed than `event` is charged for.
+        """
+        return np.full(len(self.sizes), _float32(Fraction(self.clip_norm), -np.inf))
+
     @property
     def noise_scale(self) -> np.ndarray:
-        """(owners,) what unit noise is multiplied with on the released sum."""
-        return np.asarray(self.noise_multiplier, np.float32) * np.float32(self.clip_norm)
+        """(owners,) float32, what unit noise is multiplied with on the released sum, rounded up."""
+        clip = Fraction(self.clip_norm)
+        return np.array([_float32(Fraction(z) * clip, np.inf) for z in self.noise_multiplier], np.float32)
 
     def event(self, owner: int) -> DpEvent:
         """What the owner's whole run is charged as. Noise multipliers are relative to `clip_norm`."""
         import dp_accounting as dp
 
         multiplier = (self.charged or self.noise_multiplier)[owner]
-        if self.flaw or self.noise == "none" or multiplier <= 0:
+        if self.flaw or multiplier <= 0:
             return dp.NonPrivateDpEvent()
-        release = (
-            dp.GaussianDpEvent(multiplier) if self.noise == "gaussian" else dp.LaplaceDpEvent(multiplier)
-        )
+        release = self.noise.event(multiplier)
+        if isinstance(release, dp.NonPrivateDpEvent):  # however it is sampled and composed
+            return release
         event = self.sampler.event(release, self.sizes[owner], self.releases[owner])
-        return event if self.extra is None else dp.ComposedDpEvent([event, self.extra[owner]])
+        extra = () if self.extra is None else (self.extra[owner],)
+        tables = [table.event(owner) for table in self.tables.values()]
+        return dp.ComposedDpEvent([event, *extra, *tables]) if extra or tables else event
+
+    @property
+    def tables(self) -> dict[str, TableNoise]:
+        """What is released after training, one after the other, each once."""
+        named = {"selection": self.selection, "evaluation": self.evaluation}
+        return {name: table for name, table in named.items() if table is not None}
+
+
+def _float32(exact: Fraction, towards: float) -> np.float32:
+    """The float32 nearest to a number among those on this side of it."""
+    near = np.float32(float(exact))
+    wrong = Fraction(float(near)) < exact if towards > 0 else Fraction(float(near)) > exact
+    return np.nextafter(near, np.float32(towards)) if wrong else near

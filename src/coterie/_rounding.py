@@ -1,0 +1,55 @@
+"""Bounds are rounded to the safe side when they are printed: an upper bound up, a lower bound down."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+DIGITS = 4  # significant ones, everywhere; thousands are whole numbers
+_SLACK = 1e-9  # relative: what rounding in doubles may add to a bound, and what every comparison with a budget forgives
+
+
+def at_most(value: float) -> float:
+    """The least number of four digits that is not below the bound.
+
+    >>> [at_most(value) for value in (1805.404, 21.1098, 0.84992, 1.0, math.inf)]
+    [1806.0, 21.11, 0.85, 1.0, inf]
+    """
+    return _rounded(value * (1 - _SLACK), ROUND_CEILING)
+
+
+def at_least(value: float) -> float:
+    """The largest number of four digits that is not above the bound.
+
+    >>> [at_least(value) for value in (3.94567, 0.99999, 1.0, 0.0)]
+    [3.945, 0.9999, 1.0, 0.0]
+    """
+    return _rounded(value * (1 + _SLACK), ROUND_FLOOR)
+
+
+def upper(value: float) -> str:
+    """An upper bound as people read it: `at_most`, thousands apart.
+
+    >>> [upper(value) for value in (1805.404, 1.0, 5e-13, math.inf)]
+    ['1,806', '1', '5e-13', '∞']
+    """
+    return _text(at_most(value))
+
+
+def lower(value: float) -> str:
+    """A lower bound as people read it: `at_least`, thousands apart."""
+    return _text(at_least(value))
+
+
+def _text(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.{DIGITS}g}"
+
+
+def _rounded(value: float, way: str) -> float:
+    if not math.isfinite(value) or value == 0:
+        return value
+    exact = Decimal(repr(value))
+    unit = Decimal(1).scaleb(min(exact.adjusted() - DIGITS + 1, 0))
+    return float(exact.quantize(unit, rounding=way))

@@ -1,0 +1,219 @@
+"""Noises as values: what is drawn, which norm it protects, what it costs and how likely it is, in one object each.
+
+A `ReleasePlan` holds one of these, and whoever needs to know something of a noise asks the plan's own: simulation
+draws `unit`, real owners draw `exact` or `stream`, accountants are given `event`, audits read `log_density`, reports
+print `words`. So nothing can draw one noise and charge another. A noise of one's own is a subclass, frozen and
+hashable (it is static under `jit`); nothing else in the tree has to know of it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from coterie import _check
+from coterie._types import Array
+from coterie.mechanisms import normals
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_LARGEST = 2**30  # whole-number noise lies within this: 2¹⁴ standard deviations, which no draw ever reaches
+
+
+class Noise(ABC):
+    """Independent noise on every number of a release. *Unit* noise is what a scale is multiplied with.
+
+    Guarantee (what a subclass promises): a release whose value moves by at most s in the `norm`-norm between two
+    neighbours, with noise of scale z·s on each number, costs no more than `event(z)`.
+    """
+
+    name: ClassVar[str]  # in files and reports
+    norm: ClassVar[int]  # the norm that bounds a record's contribution: 1 or 2
+    spread: ClassVar[float]  # standard deviation of unit noise; 0: nothing is added
+
+    @abstractmethod
+    def unit(self, key: Array, count: int) -> Array:
+        """(count,) float32, for simulation: reproducible from the key, traceable by `jit`."""
+
+    @abstractmethod
+    def exact(self, scale: float, count: int) -> np.ndarray:
+        """(count,) int32 of this scale for a real owner, by an exact sampler."""
+
+    @abstractmethod
+    def stream(self, scale: float, count: int, uniforms: Callable[[int], np.ndarray]) -> np.ndarray:
+        """(count,) int32 of this scale for a real owner, from `uniforms(many)`: float64 in (0, 1], never repeated."""
+
+    @abstractmethod
+    def event(self, multiplier: float) -> DpEvent:
+        """What one release costs, for noise of `multiplier` times the bound on a record's contribution."""
+
+    @abstractmethod
+    def log_density(self, values: Array) -> Array:
+        """Logarithm of the unit noise's density at `values`, one by one, up to a constant."""
+
+    @property
+    def words(self) -> str:
+        """How a statement says what was added."""
+        return f"with {self.name.capitalize()} noise"
+
+    def reach(self, numbers: int) -> float:
+        """This norm of as many ones: how far roundings of single numbers add up.
+
+        >>> Laplace().reach(9), Gaussian().reach(9)
+        (9.0, 3.0)
+        """
+        return numbers ** (1 / self.norm)
+
+    def widening(self, numbers: int) -> float:
+        """The largest ratio of this norm to the 2-norm, for as many numbers (Hölder).
+
+        >>> Laplace().widening(9), Gaussian().widening(9)
+        (3.0, 1.0)
+        """
+        return numbers ** (1 / self.norm - 1 / 2)
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Normal noise of variance 1: protects contributions that are bounded in the 2-norm."""
+
+    name = "gaussian"
+    norm = 2
+    spread = 1.0
+
+    def unit(self, key: Array, count: int) -> Array:
+        """Standard normal numbers."""
+        return normals.normal(key, count)
+
+    def exact(self, scale: float, count: int) -> np.ndarray:
+        """The discrete Gaussian distribution (Canonne, Kamath & Steinke 2020)."""
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+
+        return _by_opendp(make_gaussian, l2_distance(T="i64"), scale, count)
+
+    def stream(self, scale: float, count: int, uniforms: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Box & Muller 1958: exactly normal, were the uniforms real numbers; then rounded."""
+        pairs = -(-count // 2)
+        first, second = uniforms(2 * pairs).reshape(2, pairs)
+        radius, angle = np.sqrt(-2.0 * np.log(first)), 2 * np.pi * second
+        return whole(scale * np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count])
+
+    def event(self, multiplier: float) -> DpEvent:
+        """The Gaussian mechanism."""
+        from dp_accounting import GaussianDpEvent
+
+        return GaussianDpEvent(multiplier)
+
+    def log_density(self, values: Array) -> Array:
+        """−x²/2."""
+        return -0.5 * jnp.square(values)
+
+
+@dataclass(frozen=True)
+class Laplace(Noise):
+    """Two-sided exponential noise of scale 1: protects contributions that are bounded in the 1-norm."""
+
+    name = "laplace"
+    norm = 1
+    spread = math.sqrt(2.0)
+
+    def unit(self, key: Array, count: int) -> Array:
+        """Unit Laplace numbers: their variance is 2."""
+        return normals.laplace(key, count)
+
+    def exact(self, scale: float, count: int) -> np.ndarray:
+        """The discrete Laplace distribution."""
+        from opendp.measurements import make_laplace
+        from opendp.metrics import l1_distance
+
+        return _by_opendp(make_laplace, l1_distance(T="i64"), scale, count)
+
+    def stream(self, scale: float, count: int, uniforms: Callable[[int], np.ndarray]) -> np.ndarray:
+        """A fair sign and an exponential length, rounded."""
+        signs = np.where(uniforms(count) <= 0.5, -1.0, 1.0)
+        return whole(scale * signs * -np.log(uniforms(count)))
+
+    def event(self, multiplier: float) -> DpEvent:
+        """The Laplace mechanism."""
+        from dp_accounting import LaplaceDpEvent
+
+        return LaplaceDpEvent(multiplier)
+
+    def log_density(self, values: Array) -> Array:
+        """−|x|."""
+        return -jnp.abs(values)
+
+
+@dataclass(frozen=True)
+class NoNoise(Noise):
+    """Nothing is added: a baseline, which protects nobody."""
+
+    name = "none"
+    norm = 2
+    spread = 0.0
+
+    def unit(self, key: Array, count: int) -> Array:
+        """Zeros."""
+        del key
+        return jnp.zeros((count,), jnp.float32)
+
+    def exact(self, scale: float, count: int) -> np.ndarray:
+        """Zeros, of a type that rounds nothing: there is no secret in the last bits of what is not protected."""
+        del scale
+        return np.zeros(count, np.float32)
+
+    def stream(self, scale: float, count: int, uniforms: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Zeros, as `exact`."""
+        del uniforms
+        return self.exact(scale, count)
+
+    def event(self, multiplier: float) -> DpEvent:
+        """No finite cost."""
+        from dp_accounting import NonPrivateDpEvent
+
+        del multiplier
+        return NonPrivateDpEvent()
+
+    def log_density(self, values: Array) -> Array:
+        """As sharp as the scale that the caller takes for rounding: −x²/2."""
+        return -0.5 * jnp.square(values)
+
+    @property
+    def words(self) -> str:
+        """How a statement says it."""
+        return "without any noise"
+
+
+_WORDS: dict[str, Noise] = {one.name: one for one in (Gaussian(), Laplace())}  # what a user may write
+
+
+def named(word: str) -> Noise:
+    """The noise of a setting's word: the only place where a name becomes a noise.
+
+    >>> named("laplace")
+    Laplace()
+    """
+    return _WORDS[_check.one_of("noise", word, _WORDS)]
+
+
+def whole(values: np.ndarray) -> np.ndarray:
+    """The nearest whole numbers as int32, at the bounds where a draw lies beyond them, which none ever will."""
+    return np.clip(np.rint(values), -_LARGEST, _LARGEST).astype(np.int32)
+
+
+def _by_opendp(make: Any, distance: Any, scale: float, count: int) -> np.ndarray:
+    """Exact discrete noise by OpenDP, which samples with arbitrary-precision fractions."""
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    domain = vector_domain(atom_domain(T="i64"))
+    return whole(np.asarray(make(domain, distance, scale=scale)([0] * count)))

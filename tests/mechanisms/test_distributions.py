@@ -1,0 +1,194 @@
+"""Noises as values: one object draws, bounds, charges and has the density; nothing else knows which noise it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import dp_accounting as dp
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import worlds
+from scipy import stats
+
+import coterie
+from coterie import topologies
+from coterie.accounting.plans import certificates_of
+from coterie.audit.attack import audit
+from coterie.audit.neighbours import World, worst_case
+from coterie.engines.simulate import simulate
+from coterie.engines.steps import compilations
+from coterie.errors import InputError
+from coterie.federation.releases import randomness
+from coterie.mechanisms import FullBatch, Gaussian, Laplace, Noise, NoNoise, ReleasePlan, normals
+from coterie.mechanisms.distributions import named, whole
+from coterie.protocols import build
+from coterie.reports.statement import Facts, statement
+
+ALL = (Gaussian(), Laplace(), NoNoise())
+
+
+@dataclass(frozen=True)
+class Threefold(Noise):
+    """A noise from outside the package: three times a normal number."""
+
+    name = "threefold"
+    norm = 2
+    spread = 3.0
+
+    def unit(self, key, count):
+        return 3.0 * normals.normal(key, count)
+
+    def exact(self, scale, count):
+        return Gaussian().exact(3 * scale, count)
+
+    def stream(self, scale, count, uniforms):
+        return whole(3 * scale * stats.norm.ppf(uniforms(count)))
+
+    def event(self, multiplier):
+        return dp.GaussianDpEvent(3 * multiplier)
+
+    def log_density(self, values):
+        return -0.5 * jnp.square(values / 3.0)
+
+
+def plan(**changes) -> ReleasePlan:
+    given = {
+        "sampler": FullBatch(),
+        "clip_norm": 1.0,
+        "noise": Gaussian(),
+        "noise_multiplier": (2.0,),
+        "releases": (1,),
+        "sizes": (9,),
+        "noise_like": jax.ShapeDtypeStruct((1,), jnp.float32),
+    }
+    return ReleasePlan(**(given | changes))
+
+
+@pytest.mark.parametrize("noise", ["Gaussian", "gaussian", "laplace", "none", "", None, Gaussian, 2])
+def test_a_plan_takes_a_noise_and_nothing_else(noise):
+    """A name with a capital letter once drew normal noise and was charged as Laplace noise."""
+    with pytest.raises(InputError, match=r"^noise=.*: must be a noise of coterie\.mechanisms: [^\n]*$"):
+        plan(noise=noise)
+
+
+def test_words_become_noises_in_one_place_that_knows_them_all():
+    assert (named("gaussian"), named("laplace")) == (Gaussian(), Laplace())
+    for word in ("Gaussian", "none", "normal"):
+        with pytest.raises(InputError, match=f"noise='{word}': unknown. Choose one of: gaussian, laplace."):
+            named(word)
+
+
+def test_nothing_else_in_the_tree_asks_which_noise_it_is():
+    """Names of noises stand where a noise is defined and where a user writes them: never in a comparison."""
+    home = Path(coterie.__file__).parent
+    names = re.compile(
+        r"""["'](gaussian|laplace)["']|noise\w*(\.kind|\.name)?\s*(==|!=|in)\s*\(?["']""", re.I
+    )
+    naming = {
+        str(path.relative_to(home))
+        for path in home.rglob("*.py")
+        if any(names.search(line) for line in path.read_text().splitlines())
+    }
+    assert naming <= {
+        "mechanisms/__init__.py",
+        "mechanisms/distributions.py",
+        "protocols/async_learner.py",  # the type of its setting
+        "experiments/accountant.py",  # what a user writes when nothing is said, and in its example
+        "audit/__init__.py",  # a bound that assumes a Gaussian mechanism, exported by this name
+    }
+
+
+@pytest.mark.parametrize("noise", ALL, ids=str)
+def test_a_noise_is_static_and_equal_to_its_like(noise):
+    assert noise == type(noise)()
+    assert len({noise, type(noise)(), *ALL}) == 3
+    draw = jax.jit(lambda noise, key: noise.unit(key, 4), static_argnums=0)
+    for seed in range(3):
+        draw(type(noise)(), jax.random.key(seed))
+    assert draw._cache_size() == 1
+
+
+@pytest.mark.parametrize("noise", [*ALL, Threefold()], ids=str)
+@pytest.mark.parametrize("generator", randomness.GENERATORS)
+def test_all_draws_have_the_stated_spread(noise, generator):
+    count, scale = 4000, 1000.0
+    simulated = np.asarray(noise.unit(jax.random.key(1), count), float)
+    real = randomness.drawn(noise, generator, scale, count) / scale
+    for sample in (simulated, real):
+        assert sample.shape == (count,)
+        assert sample.std() == pytest.approx(noise.spread, rel=0.2)  # kurtosis of at most 6: seven deviations
+        assert abs(sample.mean()) <= 6 * noise.spread / np.sqrt(count)
+
+
+@pytest.mark.parametrize("noise", [Gaussian(), Laplace(), Threefold()], ids=str)
+def test_the_density_is_that_of_what_is_drawn(noise):
+    """Up to a constant, and with the moments that `spread` says, by a sum over a fine grid."""
+    at = np.linspace(-60, 60, 200_001)
+    density = np.exp(np.asarray(noise.log_density(jnp.asarray(at, jnp.float32)), np.float64))
+    density /= density.sum()
+    assert density @ at**2 == pytest.approx(noise.spread**2, rel=1e-4)
+    drawn = np.asarray(noise.unit(jax.random.key(2), 20_000))
+    cumulated = np.interp(drawn, at, np.cumsum(density))
+    assert stats.kstest(cumulated, "uniform").pvalue > 1e-7
+
+
+@pytest.mark.parametrize(
+    ("noise", "event"),
+    [
+        (Gaussian(), dp.GaussianDpEvent(2.0)),
+        (Laplace(), dp.LaplaceDpEvent(2.0)),
+        (Threefold(), dp.GaussianDpEvent(6.0)),
+    ],
+    ids=str,
+)
+def test_a_plan_charges_what_its_noise_says(noise, event):
+    assert plan(noise=noise).event(0) == dp.SelfComposedDpEvent(event, 1)
+
+
+def test_a_noise_from_outside_runs_through_plan_engine_certificate_statement_and_audit():
+    """A third of the multiplier with three times the noise is the same run, the same certificate, the same attack."""
+    own = worst_case("dual_averaging", World(dim=2, epsilon=4.0, delta=0.01))
+    program = own.program
+    third = tuple(z / 3 for z in program.plan.noise_multiplier)
+    wider = program._replace(plan=replace(program.plan, noise=Threefold(), noise_multiplier=third))
+    records = own.neighbours.with_
+    models = [simulate(one, records, own.mixer, seed=4).model for one in (program, wider)]
+    np.testing.assert_allclose(models[0], models[1], rtol=1e-4)
+    certified = [certificates_of(one.plan, 0.01)[0].epsilon for one in (program, wider)]
+    assert certified[0] == pytest.approx(certified[1], rel=1e-9)
+    first, found = (audit(one, own.neighbours, own.mixer, delta=0.01, games=4000) for one in (program, wider))
+    assert found.score == "likelihood ratio"
+    assert found.finding.epsilon == pytest.approx(first.finding.epsilon, abs=0.05)
+    assert 0.3 * certified[1] < found.finding.epsilon <= certified[1]
+    assert "in 2-norm, with Threefold noise" in said(wider.plan)
+
+
+def said(plan: ReleasePlan) -> str:
+    """The item of the statement that speaks of the noise."""
+    facts = Facts(
+        epsilon=1.0, delta=1e-5, relation="replace_one", unit="record", view="public transcript", accountant="",
+        reason="", sizes=plan.sizes, noise=plan.noise.words, noisy=True, norm=plan.noise.norm,
+        clip_norm=plan.clip_norm, releases=max(plan.releases), classes_declared=True,
+        columns_declared=True,
+        sampling="all its records", extra=False, own_noise=True, quorum=0, selection=0.0,
+        evaluation=0.0, held_out=0.0, grouped_by="",
+        calibration="certified", features="",
+        fitted_on_public_rows=False, test_is_public=False, engine="simulate",
+    )  # fmt: skip
+    return next(item for item in statement(facts) if item.startswith("Released"))
+
+
+def test_a_new_seed_or_budget_of_any_noise_compiles_nothing():
+    records = worlds.shards((8, 8), 2)
+    task = worlds.task((8, 8), 2)
+    mixer, compiled = topologies.mixer(task.topology), set()
+    for seed, epsilon in enumerate((0.5, 1.0, 2.0)):
+        program = build("dual_averaging", replace(task, epsilon=(epsilon,) * 2), {"rounds": 2}, "certified")
+        program = program._replace(plan=replace(program.plan, noise=Threefold()))
+        simulate(program, records, mixer, seed=seed)
+        compiled.add(compilations())
+    assert len(compiled) == 1
