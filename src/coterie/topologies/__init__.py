@@ -1,8 +1,12 @@
-"""Who talks to whom: graphs in, sparse weighted schedules out; what they do to disagreement is computed."""
+"""Who talks to whom: graphs in, sparse weighted schedules out; what they do to disagreement is computed.
+
+It may know nothing of what is sent: no problem, no noise, no owner's records.
+"""
 
 from coterie.topologies.catalogue import TOPOLOGIES, build
 from coterie.topologies.gossip import AGREEMENT, contraction, gossip_steps_for, messages_per_round
 from coterie.topologies.mixing import Mixer, aggregate, identity, mixer
+from coterie.topologies.residues import residue
 from coterie.topologies.topology import Topology, check_gossip, check_push_sum, from_graphs
 from coterie.topologies.weights import WEIGHTS, Edges, column_stochastic, metropolis, uniform
 
@@ -25,5 +29,6 @@ __all__ = [
     "messages_per_round",
     "metropolis",
     "mixer",
+    "residue",
     "uniform",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
+from coterie.registry import MARK, Registry
 from coterie.topologies import graphs
 from coterie.topologies.topology import Topology, from_graphs
 from coterie.topologies.weights import WEIGHTS, Edges
@@ -27,27 +29,34 @@ _TRIES = 100  # draws of a static random graph until one is connected
 def build(name: str | Path, owners: int, seed: int = 0, **options: Any) -> Topology:
     """A topology by its name in `TOPOLOGIES`, or from an edge list or GraphML file.
 
+    What was registered from outside is called with the owners, and with `seed` if it has an argument of that name; it
+    gives a networkx graph, several in turn, or a `Topology`.
+
     >>> build("ring", 20).spectral_gap > build("ring", 40).spectral_gap
     True
     """
     _check.count("owners", owners)
     _check.count("seed", seed, least=0)
-    if str(name) in TOPOLOGIES:
-        builder = TOPOLOGIES[str(name)]
+    called = name if isinstance(name, str) else str(name)
+    if called in TOPOLOGIES or called.startswith(MARK):
+        builder = TOPOLOGIES.find(called)
     elif Path(name).suffix.lower() in graphs.SUFFIXES:
-        builder = partial(_file, Path(name))
+        builder, called = partial(_file, Path(name)), Path(name).stem
     else:
         raise InputError(
             f"topology={str(name)!r}: unknown. Choose one of: {', '.join(sorted(TOPOLOGIES))}; "
-            f"or a file ending in {', '.join(graphs.SUFFIXES)}."
+            f"or a file ending in {', '.join(graphs.SUFFIXES)}.{_check.meant(name, TOPOLOGIES)}"
         )
-    known = [p.name for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    parameters = inspect.signature(builder).parameters
+    known = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in set(options) - set(known):
         raise InputError(
             f"{option}={options[option]!r}: topology {str(name)!r} has no such option. "
             f"It has: {', '.join(known) or 'none'}."
         )
-    return builder(owners, seed, **options)
+    drawn = {"seed": seed} if "seed" in parameters else {}
+    made = builder(owners, **drawn, **options)
+    return _fitting(called, made, owners)
 
 
 def _ring(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
@@ -133,7 +142,7 @@ def _file(
     return from_graphs(path.stem, [graphs.from_file(path, owners, directed)], weights)
 
 
-TOPOLOGIES: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, seed, **options)
+_OWN: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, seed, **options)
     "ring": _ring,
     "torus": _torus,
     "star": _star,
@@ -144,3 +153,33 @@ TOPOLOGIES: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, se
     "random_regular": _random_regular,
     "random_matching": _random_matching,
 }
+
+
+def _builder(name: str, thing: Any) -> Callable[..., Any]:
+    """What makes the topology: a function; or nothing but a graph, or several, or a topology."""
+    if callable(thing):
+        return thing
+    _fitting(name, thing, None)
+    return lambda owners: thing
+
+
+def _fitting(name: str, made: Any, owners: int | None) -> Topology:
+    """What a builder made, as a topology of that name; for as many owners, where that is known already."""
+    several = made if isinstance(made, (list, tuple)) else [made]
+    if isinstance(made, Topology):
+        found = made if made.name == name else replace(made, name=name)
+    elif several and all(hasattr(graph, "is_directed") for graph in several):
+        found = from_graphs(name, several)
+    else:
+        raise InputError(
+            f"topology={name!r}: is a {type(made).__name__}; must be a networkx graph, a list of them, a Topology, or "
+            "a function (owners) that makes one of these."
+        )
+    if owners is not None and found.owners != owners:
+        raise InputError(
+            f"topology={name!r}: has {found.owners} owners, and {owners} take part. Give one for these."
+        )
+    return found
+
+
+TOPOLOGIES: Registry[Callable[..., Any]] = Registry("topology", "coterie.topologies", _builder, _OWN)

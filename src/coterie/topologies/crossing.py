@@ -43,9 +43,9 @@ def spread(mixer: Mixer, owners: int, devices: int) -> Mixer:
 
     Its arrays have a leading axis of devices. Owners that were made up hear themselves, and nobody hears them.
     """
-    if mixer.apply is mixing._keep:
+    if mixer.apply is mixing.keep:
         return mixer
-    if mixer.apply is mixing._sum:
+    if mixer.apply is mixing.weighted_sum:
         weights = np.zeros(held(owners, devices) * devices, np.float32)
         weights[:owners] = np.asarray(mixer.arrays)
         return Mixer(_sum_of_all, weights.reshape(devices, -1))
@@ -130,7 +130,7 @@ def _sum_of_all(arrays: Array, messages: PyTree, step: Array) -> PyTree:
     del step
 
     def one(leaf: Array) -> Array:
-        total = jnp.sum(mixing._scaled(arrays, leaf), axis=0, keepdims=True)
+        total = jnp.sum(mixing.scaled(arrays, leaf), axis=0, keepdims=True)
         return jnp.broadcast_to(jax.lax.psum(total, AXIS), leaf.shape)
 
     return jax.tree.map(one, messages)

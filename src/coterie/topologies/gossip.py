@@ -2,7 +2,8 @@
 
 What was released is public, so mixing it again costs no privacy, only messages. On a static symmetric W the
 k steps are accelerated: instead of W^k, the polynomial P of degree k with P(1) = 1 that is smallest on the
-other eigenvalues, a Chebyshev polynomial. It needs about the square root of the plain number of steps.
+other eigenvalues, a Chebyshev polynomial. It needs about the square root of the plain number of steps. Where W has no
+more than k other eigenvalues, one polynomial is zero on all of them: then owners agree exactly (`annihilating`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from coterie.topologies.topology import Topology
 AGREEMENT = 0.1  # where nobody says how often to gossip: disagreement left by a round's steps, at most
 _CONNECTED = 1e-12  # a second eigenvalue nearer to 1 means owners that never agree, up to rounding
 _FLAT = 1e-9  # an eigenvalue range this narrow has nothing to accelerate
+_APART = 1e-9  # eigenvalues that differ by less are one
+_ROUNDED = 1e-4  # what rounding to float32 may leave of a disagreement that should be gone
 _MOST = 100_000  # gossip steps a round; nobody can mean more
 
 
@@ -43,6 +46,56 @@ def chebyshev(topology: Topology, gossip_steps: int) -> np.ndarray:
     before = np.concatenate([[0.0], ratios[:-1]])
     twice = np.where(np.arange(gossip_steps) == 0, 1.0, 2.0)  # T_1 = x, then T_{j+1} = 2 x T_j - T_{j-1}
     return np.stack([2.0 * twice * ratios / (high - low), ratios * before], axis=1)
+
+
+def annihilating(topology: Topology) -> np.ndarray | None:
+    """(steps, 2) numbers as `chebyshev`'s that leave no disagreement; None where none are, or none are stable.
+
+    x⁺ = x + (W x − x) / (1 − λ) takes the eigenvalue λ out and keeps the mean: one step for each that W has. Taken in
+    Leja's order what is left never grows much on the way; how much rounding does is computed, not hoped for.
+
+    >>> from coterie.topologies import build
+    >>> len(annihilating(build("ring", 20)))
+    10
+    """
+    if (
+        topology.period > 1
+        or topology.averages
+        or not (topology.is_symmetric and topology.is_doubly_stochastic)
+    ):
+        return None
+    found = spectrum.values(topology.schedule[0], topology.owners)
+    if found is None or not len(found) or found.max() > 1 - _CONNECTED:
+        return None
+    distinct = found[np.concatenate([[True], np.diff(found) > _APART])]
+    order = _leja(distinct)
+    factors = (distinct[None, :] - order[:, None]) / (1 - order[:, None])  # [step, eigenvalue]
+    grown = np.abs(np.cumprod(np.vstack([np.ones_like(distinct), factors[:-1]]), axis=0)).max(axis=1)
+    ahead = np.array([np.abs(np.prod(factors[at:], axis=0)).max() for at in range(1, len(order) + 1)])
+    error = 2.0**-24 * np.sum((1 + 1 / (1 - order)) * grown * np.maximum(ahead, 1.0))
+    if error > _ROUNDED:
+        return None
+    return np.stack([1 / (1 - order), np.zeros_like(order)], axis=1)
+
+
+def polynomial(topology: Topology, gossip_steps: int, values: np.ndarray) -> np.ndarray:
+    """What a round of steps on a static symmetric W makes of a disagreement of each of these eigenvalues."""
+    if not accelerates(topology, gossip_steps):
+        return values**gossip_steps
+    now = before = np.ones_like(values)
+    for a, c in chebyshev(topology, gossip_steps):
+        now, before = now + a * (values * now - now) + c * (now - before), now
+    return now
+
+
+def _leja(points: np.ndarray) -> np.ndarray:
+    """The points, each as far from those before it as can be (the product of distances)."""
+    left, order = list(points), [points[np.argmax(np.abs(points))]]
+    left.remove(order[0])
+    while left:
+        order.append(max(left, key=lambda one: np.sum(np.log(np.abs(one - np.array(order))))))
+        left.remove(order[-1])
+    return np.array(order)
 
 
 def contraction(topology: Topology, gossip_steps: int = 1, accelerate: bool = True) -> float:

@@ -141,8 +141,8 @@ def from_file(path: str | Path, owners: int, directed: bool | None = None) -> Gr
     plain: Graph = nx.DiGraph(graph) if directed else nx.Graph(graph)  # also merges parallel edges
     if len(plain) != _check.count("owners", owners):
         raise InputError(
-            f"topology={str(path)!r}: has {len(plain)} owners, the run has {owners}. Make them equal "
-            "(a header line counts as a link: start it with #; an owner without links cannot appear)."
+            f"topology={str(path)!r}: has {len(plain)} owner{'s' * (len(plain) != 1)}, the run has {owners}. Make "
+            "them equal (a header line counts as a link: start it with #; an owner without links cannot appear)."
         )
     return in_order(plain)
 

@@ -67,8 +67,10 @@ class Mixer(NamedTuple):
     arrays: PyTree
 
 
-def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True) -> Mixer:
+def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True, exact: bool = False) -> Mixer:
     """The mixer of a topology: `gossip_steps` steps a round, Chebyshev-accelerated where that applies.
+
+    `exact`: where so many steps are enough for owners to agree exactly (`gossip.annihilating`), they are taken so.
 
     >>> from coterie.topologies import build
     >>> apply, arrays = mixer(build("ring", 4))
@@ -79,6 +81,9 @@ def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True) ->
     if is_average(topology):
         return aggregate(np.full(topology.owners, 1.0 / topology.owners))
     kernel, arrays = _kernel(topology)
+    numbers = gossip.annihilating(topology) if exact else None
+    if numbers is not None and len(numbers) <= gossip_steps:
+        return Mixer(_accelerated(kernel), (arrays, jnp.asarray(numbers, jnp.float32)))
     if accelerate and gossip.accelerates(topology, gossip_steps):
         coefficients = jnp.asarray(gossip.chebyshev(topology, gossip_steps), jnp.float32)
         return Mixer(_accelerated(kernel), (arrays, coefficients))
@@ -87,7 +92,7 @@ def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True) ->
 
 def identity() -> Mixer:
     """No communication: everyone keeps its own message."""
-    return Mixer(_keep, ())
+    return Mixer(keep, ())
 
 
 def aggregate(weights: np.ndarray) -> Mixer:
@@ -95,7 +100,7 @@ def aggregate(weights: np.ndarray) -> Mixer:
     weights = np.asarray(weights, np.float64)
     if weights.ndim != 1 or not np.isfinite(weights).all():
         raise InputError(f"weights of shape {weights.shape}: must be one finite number for each owner.")
-    return Mixer(_sum, jnp.asarray(weights, jnp.float32))
+    return Mixer(weighted_sum, jnp.asarray(weights, jnp.float32))
 
 
 def _kernel(topology: Topology) -> tuple[Kernel, PyTree]:
@@ -160,12 +165,12 @@ def _gather(arrays: Neighbours, leaf: Array, index: Array) -> Array:
     if len(sources) > _UNROLL:
 
         def heard(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
-            return total + _scaled(one[1], rows[one[0]]), None
+            return total + scaled(one[1], rows[one[0]]), None
 
         return jax.lax.scan(heard, jnp.zeros_like(leaf), (sources, weights))[0]
-    total = _scaled(weights[0], rows[sources[0]])
+    total = scaled(weights[0], rows[sources[0]])
     for k in range(1, len(sources)):
-        total = total + _scaled(weights[k], rows[sources[k]])
+        total = total + scaled(weights[k], rows[sources[k]])
     return total
 
 
@@ -173,7 +178,7 @@ def _segments(arrays: Links, leaf: Array, index: Array) -> Array:
     sources, targets, weights = (_pick(a, index) for a in arrays[:3])
     rows = _with_fetched(leaf, arrays.fetch, index)
     return jax.ops.segment_sum(
-        _scaled(weights, rows[sources]), targets, leaf.shape[0], indices_are_sorted=True
+        scaled(weights, rows[sources]), targets, leaf.shape[0], indices_are_sorted=True
     )
 
 
@@ -197,7 +202,7 @@ def _pick(array: Array, index: Array) -> Array:
     return array[0] if array.shape[0] == 1 else array[index]
 
 
-def _scaled(weights: Array, rows: Array) -> Array:
+def scaled(weights: Array, rows: Array) -> Array:
     return weights.astype(rows.dtype).reshape(weights.shape + (1,) * (rows.ndim - 1)) * rows
 
 
@@ -232,16 +237,16 @@ def _accelerated(kernel: Kernel) -> Callable[[PyTree, PyTree, Array], PyTree]:
     return apply
 
 
-def _keep(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
+def keep(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
     del arrays, step
     return messages
 
 
-def _sum(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
+def weighted_sum(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
     del step
 
     def one(leaf: Array) -> Array:
-        total = jnp.sum(_scaled(arrays, leaf), axis=0, keepdims=True)
+        total = jnp.sum(scaled(arrays, leaf), axis=0, keepdims=True)
         return jnp.broadcast_to(total, leaf.shape)
 
     return jax.tree.map(one, messages)

@@ -11,7 +11,8 @@ owners; which one applies is the topology's and the protocol's:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ class Hop(NamedTuple):
     x⁺ = keep · x + Σ_j hears_j x_j where directed."""
 
     hears: dict[int, float]  # weight of each other owner's value
-    tells: tuple[int, ...]  # who takes this owner's value in
+    tells: dict[int, float]  # who takes this owner's value in, and with which weight
     keep: float  # weight of its own value
     pull: float  # a
     momentum: float  # c
@@ -53,6 +54,14 @@ class Neighbourhood:
         """Everyone the owner ever hears or tells."""
         return tuple(sorted({one for hop in self.hops for one in (*hop.hears, *hop.tells)}))
 
+    def without(self, gone: Collection[int]) -> Neighbourhood:
+        """Where some owners will not come back and all others know: the weight of each link to them stays at this end.
+
+        So both rules hold among the others: W is symmetric and doubly stochastic where it was, and a sender's shares
+        add up to what it had, so that nothing drains away into those who are gone.
+        """
+        return replace(self, hops=tuple(_without(hop, gone) for hop in self.hops))
+
 
 def neighbourhood(
     topology: Topology, owner: int, gossip_steps: int = 1, accelerate: bool = True
@@ -60,14 +69,10 @@ def neighbourhood(
     """The owner's part in `mixing.mixer(topology, gossip_steps, accelerate)`.
 
     >>> from coterie.topologies import build
-    >>> neighbourhood(build("ring", 5), 0).hop(0).tells
-    (1, 4)
+    >>> sorted(neighbourhood(build("ring", 5), 0).hop(0).tells)
+    [1, 4]
     """
-    if topology.averages:
-        raise InputError(
-            f"topology={topology.name!r}: real owners cannot each talk to {topology.owners - 1:,} others. "
-            "Use 'exponential' or 'random_regular'."
-        )
+    refuse_averaging(topology)
     if _check.count("gossip_steps", gossip_steps) > 1 and mixing.is_average(topology):
         gossip_steps = 1  # everyone has the mean after one
     balanced = topology.is_symmetric and topology.is_doubly_stochastic
@@ -85,6 +90,15 @@ def neighbourhood(
     return Neighbourhood(gossip_steps, balanced, tuple(hops), _joined(topology, owner))
 
 
+def refuse_averaging(topology: Topology) -> None:
+    """InputError where everybody would have to talk to everybody, and they are too many for that."""
+    if topology.averages:
+        raise InputError(
+            f"topology={topology.name!r}: real owners cannot each talk to {topology.owners - 1:,} others. "
+            "Use 'exponential' or 'random_regular'."
+        )
+
+
 def _joined(topology: Topology, owner: int) -> int:
     """How many steps it takes until something of everyone has reached the owner."""
     _ = topology.window  # an error if it never does
@@ -99,13 +113,22 @@ def _joined(topology: Topology, owner: int) -> int:
     return place
 
 
-def _view(edges: Edges, owner: int) -> tuple[dict[int, float], tuple[int, ...], float]:
+def _without(hop: Hop, gone: Collection[int]) -> Hop:
+    withheld = sum(weight for one, weight in hop.tells.items() if one in gone)
+    hears, tells = (
+        {one: weight for one, weight in links.items() if one not in gone} for links in (hop.hears, hop.tells)
+    )
+    return hop._replace(hears=hears, tells=tells, keep=hop.keep + withheld)
+
+
+def _view(edges: Edges, owner: int) -> tuple[dict[int, float], dict[int, float], float]:
     live = edges.weight > 0
     heard = live & (edges.target == owner) & (edges.source != owner)
     told = live & (edges.source == owner) & (edges.target != owner)
     kept = edges.weight[(edges.source == owner) & (edges.target == owner)].sum()
     hears = dict(zip(edges.source[heard].tolist(), edges.weight[heard].tolist()))
-    return hears, tuple(edges.target[told].tolist()), float(kept)
+    tells = dict(zip(edges.target[told].tolist(), edges.weight[told].tolist()))
+    return hears, tells, float(kept)
 
 
 def _gains(momentum: np.ndarray) -> np.ndarray:

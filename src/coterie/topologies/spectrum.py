@@ -70,9 +70,17 @@ def extremes(edges: Edges, owners: int) -> tuple[float, float]:
     if symbol is not None:
         return float(symbol.real[1:].min()), float(symbol.real[1:].max())
     if owners <= DENSE:
-        values = np.linalg.eigvalsh(_dense(edges, owners))
+        values = np.linalg.eigvalsh(dense(edges, owners))
         return float(values[0]), float(values[-2])
     return _sparse_extremes(edges, owners)
+
+
+def values(edges: Edges, owners: int) -> np.ndarray | None:
+    """(owners − 1,) eigenvalues of a symmetric doubly stochastic W without the 1 of the mean; None: too many."""
+    symbol = _symbol(edges, owners)
+    if symbol is not None:
+        return np.sort(symbol.real[1:])
+    return np.linalg.eigvalsh(dense(edges, owners))[:-1] if owners <= DENSE else None
 
 
 def product_norm(steps: Sequence[Edges], owners: int) -> float:
@@ -128,7 +136,8 @@ def _symbols(steps: Sequence[Edges], owners: int) -> np.ndarray | None:
     return np.asarray(found)
 
 
-def _dense(edges: Edges, owners: int) -> np.ndarray:
+def dense(edges: Edges, owners: int) -> np.ndarray:
+    """W itself, for few owners."""
     matrix = np.zeros((owners, owners))
     matrix[edges.target, edges.source] = edges.weight
     return matrix
@@ -138,7 +147,7 @@ def _dense_product(steps: Sequence[Edges], owners: int) -> np.ndarray:
     """W_last … W_first (I - 11ᵀ/n)."""
     product = np.eye(owners) - 1.0 / owners
     for edges in steps:
-        product = _dense(edges, owners) @ product
+        product = dense(edges, owners) @ product
     return product
 
 

@@ -45,6 +45,9 @@ class Topology:
                     f"topology={self.name!r}: has a negative or infinite weight. Weights must be >= 0."
                 )
 
+    def __repr__(self) -> str:
+        return f"<Topology {self.name}: {self.owners} owners, {self.period} in turn>"
+
     @property
     def period(self) -> int:
         """Number of steps after which the schedule repeats; 1 for a static topology."""
