@@ -13,6 +13,7 @@ from coterie.problems.datasets import (
     File,
     census_uci,
     check,
+    encoded_names,
     hospitals,
     images,
     intrusion,
@@ -22,6 +23,7 @@ from coterie.problems.datasets import (
     tabular,
 )
 from coterie.problems.datasets._encode import Binned, Category, Numeric, encode
+from coterie.problems.datasets._files import data_dir
 from coterie.problems.datasets._table import random_test_rows
 
 
@@ -32,6 +34,7 @@ def packed(folder, path, text):
 
 
 def in_bounds(table):
+    assert encoded_names(table.fields) == table.columns  # what a model needs to encode new rows the same way
     for x in (table.x, table.x_test):
         assert x.dtype == np.float32
         assert (x >= table.bounds[:, 0]).all()
@@ -294,7 +297,7 @@ def toy(monkeypatch, tmp_path):
     changed = {field: getattr(entry, field) for field in entry.__dataclass_fields__} | {
         "files": (File(path, digest),)
     }
-    monkeypatch.setitem(DATASETS, "breast_cancer", type(entry)(**changed))
+    monkeypatch.setitem(DATASETS._own, "breast_cancer", type(entry)(**changed))
     return tmp_path
 
 
@@ -321,6 +324,14 @@ def test_missing_data_is_one_line(name, folder, part, tmp_path, monkeypatch):
         load(name, folder and tmp_path / folder)
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_relative_folder_outlives_a_change_of_the_working_folder(toy, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(toy.parent)
+    monkeypatch.setenv("COTERIE_DATA", toy.name)
+    folder = data_dir()
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert len(load("breast_cancer", folder).y) == 8
 
 
 def test_the_embedded_set_needs_no_folder(monkeypatch):

@@ -80,6 +80,23 @@ def test_by_column_keeps_the_largest_and_leaves_ownerless_rows_out():
     assert by_column(codes, ("a", "b", "c"), owners=2).names == ("b", "c")
 
 
+def test_a_partition_says_how_rows_were_dealt():
+    data = table(owner=np.arange(40) % 4)
+    asked = [None, "iid", "dirichlet:0.3", "two_groups:4", "random_sizes:5", "column"]
+    owners = [None, 2, 2, 2, 2, 2]
+    found = [partition(data, how, many).how for how, many in zip(asked, owners)]
+    assert found == ["column", "iid", "dirichlet:0.3", "two_groups:4", "random_sizes:5", "column"]
+    assert partition(data, owners=2).how == "iid"
+
+
+def test_small_owners_that_do_not_stay_are_no_error():
+    codes = np.array([0, 1, 1, 2, 2, 2])  # the first has one record
+    parts = by_column(codes, ("a", "b", "c"), owners=2, empty_too=True)
+    assert parts.names == ("b", "c")
+    with pytest.raises(InputError, match="owners <= 2"):
+        by_column(codes, ("a", "b", "c"))
+
+
 def test_defaults_follow_the_natural_owner():
     data = table(owner=np.arange(40) % 4)
     assert partition(data).names == ("o0", "o1", "o2", "o3")
@@ -99,9 +116,10 @@ def test_defaults_follow_the_natural_owner():
         (lambda: two_groups(10, 2, 0.5), "ratio=0.5"),
         (lambda: two_groups(10, 2, float("nan")), "ratio=nan"),
         (lambda: dirichlet(np.zeros(10), 2, 0.0), "alpha=0.0"),
-        (lambda: by_column(np.array([0, 0, 1]), ("a", "b")), "owner 'b': 1 records"),
+        (lambda: by_column(np.array([0, 0, 1]), ("a", "b")), "owner 'b': 1 of its records"),
+        (lambda: by_column(np.array([0, 0]), ("a", "b"), empty_too=True), "owner 'b': 0 of its records"),
         (lambda: by_column(np.array([0, 0]), ("a",), owners=2), "owners=2"),
-        (lambda: partition(table()), "needs a number of owners"),
+        (lambda: partition(table()), "Name the column that says whose a row is (--owner-column)"),
         (lambda: partition(table(), "column"), "no owner column"),
         (lambda: partition(table(), "shards", 2), "partition='shards'"),
         (lambda: partition(table(), "dirichlet:x", 2), "alpha='x'"),

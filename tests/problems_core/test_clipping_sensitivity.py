@@ -7,21 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coterie.mechanisms.clipping import Order, clip_linear, clip_per_record, sensitivity
+from coterie.mechanisms.clipping import Order, clip_linear, clip_per_record
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Poisson, Sampler
-from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared
-from coterie.problems.models import linear, two_layer
+from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared, weighted
+from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped_sum, gradient_bound
 from coterie.program import Batch
+from coterie.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE
 
 LOSSES = [logistic(), hinge(), squared(), huber(0.5), softmax(3), one_vs_all(3)]
+WEIGHTED = weighted(logistic(), 0.03, 1.0)
 SAMPLERS = [FullBatch(), FixedSize(1), FixedSize(8), Poisson(0.4, 24), Poisson(0.4, 5), OnePass(8)]
 ROWS, DIM = 24, 5
 CLIP = 0.3
 ROUNDING = 1 + 1e-5
 
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+each_and_weighted = pytest.mark.parametrize(
+    "loss", [*LOSSES, WEIGHTED], ids=[*(loss.name for loss in LOSSES), "weighted"]
+)
 each_order = pytest.mark.parametrize("order", [1, 2])
 
 
@@ -64,7 +69,7 @@ def drawn(sampler: Sampler, seed: int) -> np.ndarray:
 
 
 @each_order
-@each_loss
+@each_and_weighted
 def test_replacing_a_record_changes_the_sum_by_no_more_than_declared(loss: Loss, order: Order) -> None:
     """Same key, one drawn record replaced: also by huge, tiny, NaN and infinite ones."""
     problem = Problem(linear(DIM, loss.outputs), loss, none())
@@ -83,11 +88,11 @@ def test_replacing_a_record_changes_the_sum_by_no_more_than_declared(loss: Loss,
                 release(np.stack([x, *(replaced(x, at, row) for row in others)]), times)
             )
             changes = [difference(before, one, order) for one in after]
-            assert 0 < max(changes) <= sensitivity(CLIP) * ROUNDING
+            assert 0 < max(changes) <= REPLACE_ONE.reach * CLIP * ROUNDING
 
 
 @each_order
-@each_loss
+@each_and_weighted
 def test_the_declared_change_is_attained(loss: Loss, order: Order) -> None:
     """A large record turned round moves the sum by twice the clip norm."""
     problem = Problem(linear(DIM, loss.outputs), loss, none())
@@ -97,8 +102,26 @@ def test_the_declared_change_is_attained(loss: Loss, order: Order) -> None:
     release = jax.jit(lambda x: clipped_sum(problem, params, Batch(x, y, jnp.ones(1)), CLIP, order))
     sums = [release(row) for row in (x, -x)]
     change = difference(*sums, order)
-    assert 0.99 * sensitivity(CLIP) <= change <= sensitivity(CLIP) * ROUNDING
-    assert 0.99 * sensitivity(CLIP, "add_remove") <= length(sums[0], order) <= CLIP * ROUNDING
+    assert 0.99 * REPLACE_ONE.reach * CLIP <= change <= REPLACE_ONE.reach * CLIP * ROUNDING
+    assert 0.99 * ADD_OR_REMOVE_ONE.reach * CLIP <= length(sums[0], order) <= CLIP * ROUNDING
+
+
+@pytest.mark.parametrize("model", [linear(DIM), two_layer(DIM, 4)], ids=lambda model: model.name)
+def test_a_record_of_the_other_class_is_a_neighbour_too(model: Model) -> None:
+    """Its weight goes from one end to the other, and the sum moves by no more; closed forms hold."""
+    problem = Problem(model, WEIGHTED, none())
+    params = model.init(jax.random.key(0))
+    x, y = data(WEIGHTED)
+    release = jax.jit(lambda y, at: clipped_sum(problem, at, Batch(x, y, jnp.ones(ROWS)), CLIP))
+    by_hand = Problem(model._replace(factors=None), WEIGHTED, none())
+    for scale in (0.1, 3.0):
+        at = jax.tree.map(lambda leaf, scale=scale: leaf + scale, params)
+        changes = [
+            difference(release(y, at), release(replaced(y, row, -y[row]), at), 2) for row in range(ROWS)
+        ]
+        assert 0 < max(changes) <= REPLACE_ONE.reach * CLIP * ROUNDING
+        expected = clipped_sum(by_hand, at, Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(ROWS)), CLIP)
+        assert difference(release(y, at), expected, 2) <= 1e-5
 
 
 @each_order
@@ -108,7 +131,9 @@ def test_networks_keep_the_bound(order: Order) -> None:
     x, y = data(softmax(3))
     release = jax.jit(lambda x: clipped_sum(problem, params, Batch(x, y, jnp.ones(ROWS)), CLIP, order))
     for row in (-x[0], x[0] * 1e30, x[0] * 1e-30, np.nan, np.inf):
-        assert difference(release(x), release(replaced(x, 0, row)), order) <= sensitivity(CLIP) * ROUNDING
+        assert (
+            difference(release(x), release(replaced(x, 0, row)), order) <= REPLACE_ONE.reach * CLIP * ROUNDING
+        )
 
 
 @each_order
@@ -164,7 +189,7 @@ def test_short_gradients_are_not_touched_and_the_clip_norm_may_be_traced() -> No
     np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-6)
 
 
-@each_loss
+@each_and_weighted
 def test_bounded_features_make_clipping_idle(loss: Loss) -> None:
     """The gradient bound is safe for unit features, and no smaller one would be (inf for squared loss)."""
     problem = Problem(linear(DIM, loss.outputs), loss, none())

@@ -5,15 +5,14 @@ import pytest
 
 from coterie.errors import InputError
 from coterie.problems import features
+from coterie.problems.feature_steps import FeatureOptions, pipeline
 from coterie.problems.features import (
     FeatureMap,
-    FeatureOptions,
     PublicRows,
     compose,
     mean_pool,
     pca,
     piecewise_linear,
-    pipeline,
     random_fourier,
     scale_by_bounds,
     unit_ball,

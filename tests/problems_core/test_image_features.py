@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.errors import InputError
-from coterie.problems.features import pipeline
+from coterie.problems.feature_steps import pipeline
 from coterie.problems.image_features import oriented_gradients
 from coterie.problems.table import Table
 

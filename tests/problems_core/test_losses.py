@@ -18,11 +18,15 @@ from coterie.problems.losses import (
     one_vs_all,
     softmax,
     squared,
+    weighted,
 )
 
 ALL = [logistic(), hinge(), squared(), huber(0.7), softmax(2), softmax(4), one_vs_all(3)]
 NAMES = [f"{loss.name}-{loss.outputs}" for loss in ALL]
 each_loss = pytest.mark.parametrize("loss", ALL, ids=NAMES)
+each_and_weighted = pytest.mark.parametrize(
+    "loss", [*ALL, weighted(logistic(), 0.25, 1.0)], ids=[*NAMES, "weighted"]
+)
 
 
 def cases(loss: Loss, rows: int = 400) -> tuple[jax.Array, jax.Array]:
@@ -59,7 +63,7 @@ def curvatures(loss: Loss, scores: jax.Array, y: jax.Array) -> np.ndarray:
     return np.linalg.eigvalsh(np.asarray(jax.jit(jax.vmap(jax.jacfwd(one)))(scores, y), np.float64))
 
 
-@each_loss
+@each_and_weighted
 def test_slope_is_the_derivative_of_the_value(loss: Loss) -> None:
     scores, y = cases(loss)
     expected = jax.jit(jax.grad(lambda s: jnp.sum(loss.value(s, y))))(scores)
@@ -68,7 +72,7 @@ def test_slope_is_the_derivative_of_the_value(loss: Loss) -> None:
     np.testing.assert_allclose(slope, expected, atol=1e-5)
 
 
-@each_loss
+@each_and_weighted
 def test_lipschitz_constant_holds_and_is_tight(loss: Loss) -> None:
     scores, y = extremes(loss)
     largest = np.linalg.norm(jax.jit(loss.slope)(scores, y), axis=1).max()
@@ -78,7 +82,7 @@ def test_lipschitz_constant_holds_and_is_tight(loss: Loss) -> None:
         assert 0.999 * loss.lipschitz <= largest <= loss.lipschitz * (1 + 1e-6)
 
 
-@each_loss
+@each_and_weighted
 def test_smoothness_and_strong_convexity_hold_and_are_tight(loss: Loss) -> None:
     eigenvalues = curvatures(loss, *extremes(loss))
     assert eigenvalues.min() == pytest.approx(loss.strong_convexity, abs=1e-5)
@@ -89,7 +93,7 @@ def test_smoothness_and_strong_convexity_hold_and_are_tight(loss: Loss) -> None:
         assert eigenvalues.max() == pytest.approx(loss.smoothness, rel=1e-3)
 
 
-@each_loss
+@each_and_weighted
 def test_values_and_slopes_stay_finite_far_out(loss: Loss) -> None:
     scores, y = extremes(loss)
     far = np.asarray(scores) * np.float32(50)
@@ -128,3 +132,6 @@ def test_unusable_settings_are_refused() -> None:
         loss_for("softmax")
     with pytest.raises(InputError, match="threshold"):
         huber(0.0)
+    for weights in ((0.0, 1.0), (1.0, 1.01), (float("nan"), 1.0)):
+        with pytest.raises(InputError, match="a weight must be above 0 and at most 1"):
+            weighted(logistic(), *weights)

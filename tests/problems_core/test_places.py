@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from coterie.mechanisms import places
-from coterie.mechanisms.clipping import Clipped, Order, Outer, clip_outer, sensitivity
+from coterie.mechanisms.clipping import Clipped, Order, Outer, clip_outer
 from coterie.mechanisms.places import Places
+from coterie.relations import REPLACE_ONE
 
 CLIP = 0.3
 SHAPE = (6, 9, 40, 12)  # rows, places, fan in, fan out
@@ -99,7 +100,7 @@ def test_replacing_a_record_moves_the_sum_by_no_more_than_declared(dtype: jnp.dt
         inputs, slopes = (one[:, : SHAPE[1]] for one in other)
         replaced = Places(leaf.inputs.at[0].set(inputs[0]), leaf.slopes.at[0].set(slopes[0]))
         changes.append(float(np.linalg.norm(before - np.asarray(clip(replaced, mask).total, np.float64))))
-    assert 0.9 * CLIP < max(changes) <= sensitivity(CLIP) * (1 + 1e-5)
+    assert 0.9 * CLIP < max(changes) <= REPLACE_ONE.reach * CLIP * (1 + 1e-5)
     assert not np.isnan(changes).any()
 
 

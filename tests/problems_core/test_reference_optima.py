@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.errors import InputError
-from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared
+from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared, weighted
 from coterie.problems.models import linear, two_layer
 from coterie.problems.penalties import Penalty, ball, box, elastic_net, l2, none, prox, sine
 from coterie.problems.problem import Problem
@@ -31,6 +31,7 @@ def target(loss: Loss) -> np.ndarray:
 
 SMOOTH = [
     (logistic(), l2(0.01)),  # scikit-learn
+    (weighted(logistic(), 0.1, 1.0), l2(0.01)),
     (one_vs_all(3), l2(0.01)),
     (squared(), l2(0.01)),
     (softmax(3), l2(0.01)),  # L-BFGS
@@ -57,9 +58,10 @@ def test_a_gradient_step_from_the_optimum_leads_back_to_it(loss: Loss, penalty: 
 HINGE = [l2(0.01), elastic_net(0.02, 0.01), ball(0.7), box(0.3)]
 
 
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (0.2, 1.0)])
 @pytest.mark.parametrize("penalty", HINGE, ids=lambda penalty: penalty.name)
-def test_no_neighbour_of_the_hinge_optimum_is_lower(penalty: Penalty) -> None:
-    problem = Problem(linear(DIM), hinge(), penalty)
+def test_no_neighbour_of_the_hinge_optimum_is_lower(penalty: Penalty, weights: tuple[float, float]) -> None:
+    problem = Problem(linear(DIM), weighted(hinge(), *weights), penalty)
     params = central_optimum(problem, X, Y["binary"])
     lowest = objective_value(problem, params, X, Y["binary"])
     rng = np.random.default_rng(1)

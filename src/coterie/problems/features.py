@@ -11,21 +11,30 @@ input, NaN and infinity included; it is `inf` where none is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.problems.image_features import oriented_gradients
-from coterie.problems.table import Table
 
 _CHUNK = 8192  # rows at a time: 64 MB for 2,000 features
 
 RowMap: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+
+class Step(NamedTuple):
+    """One step of a map as constants, all of them public; `feature_steps` makes the map of them again."""
+
+    name: str
+    settings: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray] = {}
+
+    def __repr__(self) -> str:
+        shapes = "".join(f", {name} {array.shape}" for name, array in self.arrays.items())
+        return f"<Step {self.name} {dict(self.settings)}{shapes}>"
 
 
 class FeatureMap(NamedTuple):
@@ -34,6 +43,7 @@ class FeatureMap(NamedTuple):
     name: str
     apply: RowMap
     norm_bound: float = math.inf
+    steps: tuple[Step, ...] | None = None  # None: somebody's own function, which no file can hold
 
 
 class PublicRows(NamedTuple):
@@ -49,7 +59,7 @@ class PublicRows(NamedTuple):
 
 def identity() -> FeatureMap:
     """Rows as they are, as float32 vectors."""
-    return FeatureMap("none", _in_chunks(_flat))
+    return FeatureMap("none", in_chunks(_flat), steps=())
 
 
 def compose(*maps: FeatureMap) -> FeatureMap:
@@ -66,7 +76,9 @@ def compose(*maps: FeatureMap) -> FeatureMap:
             rows = step.apply(rows)
         return rows
 
-    return FeatureMap(",".join(step.name for step in maps), _in_chunks(apply), maps[-1].norm_bound)
+    known = all(step.steps is not None for step in maps)
+    steps = tuple(one for step in maps for one in step.steps or ()) if known else None
+    return FeatureMap(",".join(step.name for step in maps), in_chunks(apply), maps[-1].norm_bound, steps)
 
 
 def scale_by_bounds(bounds: np.ndarray, low: float = -1.0) -> FeatureMap:
@@ -88,10 +100,10 @@ def scale_by_bounds(bounds: np.ndarray, low: float = -1.0) -> FeatureMap:
         scaled = np.where((width < np.inf) & ~np.isnan(part), low + (1.0 - low) * part, 0.0)
         return scaled.reshape(rows.shape).astype(np.float32)
 
-    bound = (
-        math.sqrt(len(lowest)) if len(lowest) > 1 else math.inf
-    )  # one pair may stand for any number of pixels
-    return FeatureMap("scale", _in_chunks(apply), bound)
+    # One pair may stand for any number of pixels.
+    bound = math.sqrt(len(lowest)) if len(lowest) > 1 else math.inf
+    step = Step("scale", {"low": low}, {"bounds": np.stack([lowest, highest], axis=1)})
+    return FeatureMap("scale", in_chunks(apply), bound, (step,))
 
 
 def unit_ball(intercept: float | None = None, surface: bool = False) -> FeatureMap:
@@ -113,7 +125,8 @@ def unit_ball(intercept: float | None = None, surface: bool = False) -> FeatureM
         length = np.where(norm > 0, norm, 1.0) if surface else np.maximum(norm, 1.0)
         return (flat / length).astype(np.float32)
 
-    return FeatureMap("ball", _in_chunks(apply), 1.0)
+    step = Step("ball", {"intercept": intercept, "surface": surface})
+    return FeatureMap("ball", in_chunks(apply), 1.0, (step,))
 
 
 def mean_pool(factor: int) -> FeatureMap:
@@ -129,7 +142,18 @@ def mean_pool(factor: int) -> FeatureMap:
         tiles = rows.reshape(n, height // factor, factor, width // factor, factor, *rest)
         return _flat(tiles.mean(axis=(2, 4), dtype=np.float32))
 
-    return FeatureMap("pool", _in_chunks(apply))
+    return FeatureMap("pool", in_chunks(apply), steps=(Step("pool", {"factor": factor}),))
+
+
+def gradients(cell: int) -> FeatureMap:
+    """Oriented gradients of images, in cells of `cell` × `cell` pixels: see `image_features`."""
+
+    def apply(images: np.ndarray) -> np.ndarray:
+        from coterie.problems.image_features import oriented_gradients  # needs JAX, which other maps do not
+
+        return oriented_gradients(images, cell)
+
+    return FeatureMap(f"gradients:{cell}", in_chunks(apply), steps=(Step("gradients", {"cell": cell}),))
 
 
 def random_fourier(dim_out: int, bandwidth: float, seed: int) -> FeatureMap:
@@ -143,16 +167,27 @@ def random_fourier(dim_out: int, bandwidth: float, seed: int) -> FeatureMap:
 
     def apply(rows: np.ndarray) -> np.ndarray:
         flat = _flat(rows)
-        angles = flat @ _directions(flat.shape[1], dim_out // 2, bandwidth, seed)
-        out = np.empty((len(flat), dim_out), np.float32)
-        usable = np.isfinite(angles).all(axis=1)
-        angles[~usable] = 0.0
-        np.cos(angles, out=out[:, : dim_out // 2])
-        np.sin(angles, out=out[:, dim_out // 2 :])
-        out *= np.where(usable, np.float32(math.sqrt(2.0 / dim_out)), np.float32(0))[:, None]
-        return out
+        return _waves(flat, random_directions(flat.shape[1], dim_out // 2, bandwidth, seed))
 
-    return FeatureMap("fourier", _in_chunks(apply), 1.0)
+    step = Step("fourier", {"dim_out": dim_out, "bandwidth": bandwidth, "seed": seed})
+    return FeatureMap("fourier", in_chunks(apply), 1.0, (step,))
+
+
+def fourier_along(directions: np.ndarray) -> FeatureMap:
+    """The map of `random_fourier` along given directions (dim, dim_out / 2)."""
+    step = Step("fourier", {}, {"directions": directions})
+    return FeatureMap("fourier", in_chunks(lambda rows: _waves(_flat(rows), directions)), 1.0, (step,))
+
+
+def _waves(flat: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    angles, half = flat @ directions, directions.shape[1]
+    out = np.empty((len(flat), 2 * half), np.float32)
+    usable = np.isfinite(angles).all(axis=1)
+    angles[~usable] = 0.0
+    np.cos(angles, out=out[:, :half])
+    np.sin(angles, out=out[:, half:])
+    out *= np.where(usable, np.float32(math.sqrt(1.0 / half)), np.float32(0))[:, None]
+    return out
 
 
 def piecewise_linear(bounds: np.ndarray, knots: int, binary: np.ndarray | None = None) -> FeatureMap:
@@ -163,7 +198,7 @@ def piecewise_linear(bounds: np.ndarray, knots: int, binary: np.ndarray | None =
     """
     _check.count("knots", knots, least=2)
     lowest, highest = _declared(bounds)
-    straight = _declared_binary(bounds) if binary is None else np.asarray(binary, bool)
+    straight = declared_binary(bounds) if binary is None else np.asarray(binary, bool)
     width = np.where(highest > lowest, highest - lowest, np.inf)
     grid = np.arange(knots, dtype=np.float32)
 
@@ -176,7 +211,8 @@ def piecewise_linear(bounds: np.ndarray, knots: int, binary: np.ndarray | None =
 
     largest = np.where(straight, np.maximum(np.abs(lowest), np.abs(highest)), 1.0)
     bound = float(np.linalg.norm(largest)) if len(lowest) > 1 else math.inf
-    return FeatureMap("piecewise", _in_chunks(apply), bound)
+    arrays = {"bounds": np.stack([lowest, highest], axis=1), "binary": straight}
+    return FeatureMap("piecewise", in_chunks(apply), bound, (Step("piecewise", {"knots": knots}, arrays),))
 
 
 def pca(public_rows: PublicRows, components: int, spread: bool = False) -> FeatureMap:
@@ -201,111 +237,19 @@ def pca(public_rows: PublicRows, components: int, spread: bool = False) -> Featu
     if spread:
         mean, width = np.zeros_like(mean), np.where(flat.std(axis=0) > 0, flat.std(axis=0), 1.0)
     axes = np.linalg.svd((flat - mean) / width, full_matrices=False)[2][:components].T
-    centre, axes = mean.astype(np.float32), (axes / width[:, None]).astype(np.float32)
-    return FeatureMap(f"pca:{components}", _in_chunks(lambda rows: (_flat(rows) - centre) @ axes))
+    return projection(mean.astype(np.float32), (axes / width[:, None]).astype(np.float32))
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureOptions:
-    """Settings that the names of a pipeline leave open. All of them are public."""
-
-    low: float = -1.0  # "scale" goes to [low, 1]
-    intercept: float | None = 1.0  # "ball" appends it before projecting; None for no intercept
-    surface: bool = False  # "ball" also scales short rows up
-    bandwidth: float = 1.0  # "fourier"
-    seed: int = 0  # "fourier"
-    public_rows: PublicRows | None = None  # "pca", raw rows: the steps before it are applied to them too
-    spread: bool = (
-        False  # "pca" takes columns in units of their spread in the public rows, and does not centre
-    )
-
-
-def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions | None = None) -> FeatureMap:
-    """The map a command line asks for, such as "scale,ball", "pool:2,fourier:1000" or "pca:50,ball".
-
-    Steps: none, scale, ball, pool[:factor], gradients[:cell] (images), fourier[:features], piecewise[:knots],
-    pca:components. Settings come from the table's declared bounds and from `options`; no row of the table is
-    read. `pca` is fitted on `options.public_rows`, passed through the steps before it; a table's test rows are
-    not taken unasked.
-    """
-    options = options or FeatureOptions()
-    steps: list[FeatureMap] = []
-    bounds: np.ndarray | None = np.asarray(table.bounds, np.float64)
-    binary = _declared_binary(bounds)
-    for word in names.split(",") if isinstance(names, str) else names:
-        name, _, number = word.strip().partition(":")
-        _check.one_of("features", name, _DEFAULTS)
-        size = _size(word, number, _DEFAULTS[name])
-        if name in ("scale", "piecewise") and bounds is None:
-            raise InputError(
-                f"features={word!r}: needs columns with declared bounds. Put it before the other steps."
-            )
-        if name != "none":
-            steps.append(_step(name, size, _Stage(bounds, binary, tuple(steps), options)))
-        bounds = _bounds_after(name, bounds, options)
-    return compose(*steps)
-
-
-class _Stage(NamedTuple):
-    """What is publicly known at one place of a pipeline."""
-
-    bounds: np.ndarray | None
-    binary: np.ndarray
-    before: tuple[FeatureMap, ...]
-    options: FeatureOptions
-
-
-_DEFAULTS = {"none": None, "scale": None, "ball": None, "pool": 2, "gradients": 4, "fourier": 1000}
-_DEFAULTS |= {"piecewise": 10, "pca": 0}
-
-
-def _size(word: str, number: str, default: int | None) -> int:
-    if not number and default != 0:
-        return default or 0
-    if default is None or not number.isdigit():
-        form = "takes no number" if default is None else "needs a whole number after the colon, as in pca:50"
-        raise InputError(f"features={word!r}: {form}.")
-    return int(number)
-
-
-def _step(name: str, size: int, stage: _Stage) -> FeatureMap:
-    options = stage.options
-    if name == "ball":
-        return unit_ball(options.intercept, options.surface)
-    if name == "pool":
-        return mean_pool(size)
-    if name == "gradients":
-        return FeatureMap(f"gradients:{size}", _in_chunks(lambda images: oriented_gradients(images, size)))
-    if name == "fourier":
-        return random_fourier(size, options.bandwidth, options.seed)
-    if name == "pca":
-        return _pca_step(size, stage)
-    assert stage.bounds is not None  # checked by the caller, which knows the step's own words
-    if name == "scale":
-        return scale_by_bounds(stage.bounds, options.low)
-    return piecewise_linear(stage.bounds, size, stage.binary)
-
-
-def _pca_step(components: int, stage: _Stage) -> FeatureMap:
-    public = stage.options.public_rows
-    if public is None:
-        raise InputError(
-            f"features='pca:{components}': needs public_rows, rows that somebody declared public. "
-            "Fitting on private rows is a release that must be charged."
-        )
-    seen = PublicRows(compose(*stage.before).apply(public.x), public.declared_by)
-    return pca(seen, components, stage.options.spread)
-
-
-def _bounds_after(name: str, bounds: np.ndarray | None, options: FeatureOptions) -> np.ndarray | None:
-    """Declared ranges survive scaling (as the new range) and pooling (a mean stays within); nothing else."""
-    if bounds is not None and name == "scale":
-        return np.broadcast_to([options.low, 1.0], bounds.shape)
-    return bounds if name in ("none", "pool") else None
+def projection(centre: np.ndarray, axes: np.ndarray) -> FeatureMap:
+    """(row - centre) @ axes: what `pca` found, as constants."""
+    step = Step("pca", {}, {"centre": centre, "axes": axes})
+    apply = in_chunks(lambda rows: (_flat(rows) - centre) @ axes)
+    return FeatureMap(f"pca:{axes.shape[1]}", apply, steps=(step,))
 
 
 @lru_cache(maxsize=4)
-def _directions(dim: int, count: int, bandwidth: float, seed: int) -> np.ndarray:
+def random_directions(dim: int, count: int, bandwidth: float, seed: int) -> np.ndarray:
+    """(dim, count) normal directions of `random_fourier`."""
     draws = np.random.default_rng(seed).standard_normal((dim, count), dtype=np.float32)
     return draws / np.float32(bandwidth)
 
@@ -324,7 +268,7 @@ def _declared(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return bounds[:, 0], bounds[:, 1]
 
 
-def _declared_binary(bounds: np.ndarray) -> np.ndarray:
+def declared_binary(bounds: np.ndarray) -> np.ndarray:
     """Columns declared as exactly [0, 1]; a single pair stands for pixels, which are not binary."""
     return np.all(np.asarray(bounds) == (0.0, 1.0), axis=1) & (len(bounds) > 1)
 
@@ -342,7 +286,9 @@ def _flat(rows: np.ndarray) -> np.ndarray:
     return rows.reshape(len(rows), math.prod(rows.shape[1:])).astype(np.float32, copy=False)
 
 
-def _in_chunks(function: RowMap) -> RowMap:
+def in_chunks(function: RowMap) -> RowMap:
+    """The function on a bounded number of rows at a time, without warnings of overflow."""
+
     def quiet(rows: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # each map says what becomes of NaN
             return function(rows)

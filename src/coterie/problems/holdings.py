@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from coterie.problems.partition import Partition
 from coterie.program import Groups, Holdings, Shards
 
 T = TypeVar("T")
+Own: TypeAlias = np.ndarray | list[np.ndarray]  # an owner's rows, or the rows of each of its units
 
 _WORTH = 1 << 22  # numbers of padding worth another array: each is compiled for, a third of a second
 _MOST = 12  # arrays
@@ -40,17 +41,69 @@ def to_shards(x: np.ndarray, y: np.ndarray, parts: Partition) -> Holdings:
     return Groups(shards, *places(groups, 0))  # type: ignore[arg-type]
 
 
-def filled(
-    like: tuple[np.ndarray, np.ndarray], rows: int, owners: Sequence[T], own: Callable[[T], tuple]
-) -> Shards:
-    """The records that `own` gives of each of the owners, padded with zeros; shapes and types of a record as `like`."""
-    x, y = (np.zeros((len(owners), rows, *one.shape[1:]), one.dtype) for one in like)
+def to_units(x: np.ndarray, y: np.ndarray, units: Sequence[Own]) -> Holdings:
+    """Units by owner, in a record's place; `units`: of each owner, the rows of each of its units."""
+    most = max(len(rows) for own in units for rows in own)
+    groups = grouped([len(own) for own in units], most * math.prod(x.shape[1:]))
+    shards = tuple(
+        units_filled(x, y, [units[owner] for owner in group.owners[0]], group.rows, most) for group in groups
+    )
+    if len(shards) == 1:
+        return shards[0]
+    return Groups(shards, *places(groups, 0))  # type: ignore[arg-type]
+
+
+def chosen(own: Own, places: np.ndarray) -> Own:
+    """Those of an owner's rows, or units, in their order."""
+    return own[places] if isinstance(own, np.ndarray) else [own[at] for at in places]
+
+
+def listed(own: Own) -> tuple[np.ndarray, np.ndarray | None]:
+    """An owner's rows, and which unit each is of, in ascending order; None where each is one."""
+    if isinstance(own, np.ndarray):
+        return own, None
+    return np.concatenate(own), np.repeat(np.arange(len(own)), [len(rows) for rows in own])
+
+
+def units_filled(x: np.ndarray, y: np.ndarray, owners: Sequence[Own], rows: int, most: int) -> Shards:
+    """The units of each of the owners, padded to so many units of so many records."""
+    at = np.zeros((len(owners), rows, most), np.int64)
+    within = np.zeros((len(owners), rows), np.int32)
+    for owner, units in enumerate(owners):
+        for unit, own in enumerate(units):
+            at[owner, unit, : len(own)], within[owner, unit] = own, len(own)
+    real = np.arange(most) < within[..., None]
+    x_all = np.where(real.reshape(*real.shape, *(1,) * (x.ndim - 1)), x[at], 0).astype(np.float32)
+    counts = np.array([len(units) for units in owners], np.int32)
+    return Shards(x_all, np.where(real, y[at], 0).astype(y.dtype), counts, within)  # type: ignore[arg-type]
+
+
+def records_of(holdings: Holdings, owner: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """One owner's records, one a row, and whose they are: the unit of each, None where each is one."""
+    x, y, *within = holdings.rows(owner)
+    return laid_out(x, y, *within) if within else (x, y, None)
+
+
+def laid_out(x: np.ndarray, y: np.ndarray, within: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The records of units (units, places, …), one a row, and which unit each is of."""
+    unit, place = np.nonzero(np.arange(y.shape[1]) < within[:, None])
+    return x[unit, place], y[unit, place], unit
+
+
+def filled(like: tuple[np.ndarray, ...], rows: int, owners: Sequence[T], own: Callable[[T], tuple]) -> Shards:
+    """The records that `own` gives of each of the owners, padded with zeros; shapes and types of a record as `like`.
+
+    Both are features and targets, and of units how many records each has.
+    """
+    arrays = [np.zeros((len(owners), rows, *one.shape[1:]), one.dtype) for one in like]
     counts = np.zeros(len(owners), np.int32)
     for at, owner in enumerate(owners):
-        own_x, own_y = own(owner)
-        counts[at] = len(own_y)
-        x[at, : counts[at]], y[at, : counts[at]] = own_x, own_y
-    return Shards(x, y, counts)  # type: ignore[arg-type]
+        mine = own(owner)
+        counts[at] = len(mine[1])
+        for array, part in zip(arrays, mine, strict=True):
+            array[at, : counts[at]] = part
+    x, y, *within = arrays
+    return Shards(x, y, counts, *within)  # type: ignore[arg-type]
 
 
 def grouped(sizes: Sequence[int], width: int, devices: int = 1) -> list[Group]:

@@ -53,4 +53,4 @@ def _votes(grey: Array, cell: int, orientations: int) -> Array:
     trimmed = votes[:, :, : down * cell, : across * cell].reshape(
         orientations, rows, down, cell, across, cell
     )
-    return jnp.transpose(trimmed.sum(axis=(3, 5)), (1, 2, 3, 0)).reshape(rows, -1)
+    return jnp.transpose(trimmed.sum(axis=(3, 5)), (1, 2, 3, 0)).reshape(rows, down * across * orientations)

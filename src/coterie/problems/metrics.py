@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
-import jax.numpy as jnp
 import numpy as np
 
 from coterie import _check
-from coterie.errors import InputError
-from coterie.problems.losses import Loss
 from coterie.problems.table import Task
 
-Metric: TypeAlias = Callable[[np.ndarray, np.ndarray], float]  # scores (rows, outputs), y (rows,)
+PROBABLE = ("logistic", "softmax", "one_vs_all")  # losses whose scores are log odds
+_LEAST = 1e-300  # a share of 0, so that its logarithm is a number
+_TWO: tuple[Task, ...] = ("binary",)
+_CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+_QUANTITY: tuple[Task, ...] = ("regression",)
 
 
 def accuracy(scores: np.ndarray, y: np.ndarray) -> float:
@@ -27,39 +32,12 @@ def accuracy(scores: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(predicted == np.asarray(y)))
 
 
-def auc(scores: np.ndarray, y: np.ndarray) -> float:
-    """Probability that a random +1 row scores above a random -1 row; ties count half.
-
-    >>> auc(np.array([[0.1], [0.4], [0.4]]), np.array([-1.0, 1.0, -1.0]))
-    0.75
-    """
-    positive = np.asarray(y) > 0
-    positives, negatives = int(positive.sum()), int((~positive).sum())
-    if not positives or not negatives:
-        raise InputError(f"y has {positives} positive and {negatives} negative rows: auc needs both classes.")
-    _, place, counts = np.unique(_as_rows(scores)[:, 0], return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]  # the mean rank of equal scores
-    return float((rank[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
-
-
 def mse(scores: np.ndarray, y: np.ndarray) -> float:
     """Mean squared error of the first score."""
     return float(np.mean(np.square(_as_rows(scores)[:, 0].astype(np.float64) - np.asarray(y))))
 
 
-def mean_loss(loss: Loss) -> Metric:
-    """The mean of that loss, as a metric."""
-
-    def measure(scores: np.ndarray, y: np.ndarray) -> float:
-        return float(jnp.mean(loss.value(jnp.asarray(_as_rows(scores)), jnp.asarray(y))))
-
-    return measure
-
-
-METRICS: dict[str, Metric] = {"accuracy": accuracy, "auc": auc, "mse": mse}
-
-
-def metric_for(task: Task) -> Metric:
+def metric_for(task: Task) -> Callable[[np.ndarray, np.ndarray], float]:
     """Accuracy for classification, mean squared error for regression.
 
     >>> metric_for("regression").__name__
@@ -67,6 +45,251 @@ def metric_for(task: Task) -> Metric:
     """
     _check.one_of("task", task, ("binary", "multiclass", "regression"))
     return mse if task == "regression" else accuracy
+
+
+def probabilities(loss: str, scores: np.ndarray) -> np.ndarray:
+    """(rows, classes) of scores of a loss in `PROBABLE`."""
+    wide = _as_rows(scores).astype(np.float64)
+    if loss == "softmax":
+        weight = np.exp(wide - wide.max(axis=1, keepdims=True))
+        return weight / weight.sum(axis=1, keepdims=True)
+    second = _sigmoid(wide)
+    if wide.shape[1] == 1:
+        return np.hstack([_sigmoid(-wide), second])
+    return second / second.sum(axis=1, keepdims=True)
+
+
+class Decision(NamedTuple):
+    """How scores of two classes become a probability and a class. All of it is public."""
+
+    offset: float = 0.0  # log odds that scores lack, as of a loss that takes classes for equally common
+    threshold: float | None = (
+        None  # probability of the second class above which it is predicted; None: a score above 0
+    )
+    weights: tuple[float, float] = (1.0, 1.0)  # that the loss gave records of the two classes
+
+    @property
+    def cut(self) -> float:
+        """The log odds above which the second class is predicted."""
+        return 0.0 if self.threshold is None else math.log(self.threshold / (1 - self.threshold))
+
+
+PLAIN = Decision()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What scores say of rows, each part computed when it is asked for."""
+
+    loss: str
+    scores: np.ndarray  # (rows, outputs)
+    bounds: tuple[float, float] | None  # of a quantity, in its own unit
+    cut: float = 0.0  # the score of two classes above which it is the second
+
+    @cached_property
+    def decided(self) -> np.ndarray:
+        """(rows,) places of classes, or quantities in the target's own unit."""
+        if self.bounds is not None:
+            return own_unit(self.scores[:, 0], self.bounds)
+        one = self.scores.shape[1] == 1
+        return (self.scores[:, 0] > self.cut).astype(int) if one else self.scores.argmax(1)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(rows, classes): the larger, the sooner a row is said to be of that class."""
+        if self.scores.shape[1] == 1:
+            return np.hstack([-self.scores, self.scores])
+        return self.probabilities
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """(rows, classes)."""
+        return probabilities(self.loss, self.scores)
+
+
+Measure: TypeAlias = Callable[[Said, np.ndarray], float]  # against places of classes, or quantities
+
+
+class Metric(NamedTuple):
+    """A number for how good a model is, and what it suits."""
+
+    words: str  # as in "an accuracy of"
+    measure: Measure
+    tasks: tuple[Task, ...]
+    lower_is_better: bool = False
+    of_probabilities: bool = False
+
+
+def _balanced(said: Said, y: np.ndarray) -> float:
+    from sklearn.metrics import balanced_accuracy_score
+
+    return float(balanced_accuracy_score(y, said.decided))
+
+
+def _auc(said: Said, y: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return _each_class(roc_auc_score, said, y)
+
+
+def _average_precision(said: Said, y: np.ndarray) -> float:
+    from sklearn.metrics import average_precision_score
+
+    return _each_class(average_precision_score, said, y)
+
+
+def _log_loss(said: Said, y: np.ndarray) -> float:
+    from sklearn.metrics import log_loss
+
+    return float(log_loss(y, said.probabilities, labels=np.arange(said.probabilities.shape[1])))
+
+
+def _brier(said: Said, y: np.ndarray) -> float:
+    """Of two classes that of the second alone, else summed over classes: both are the usual ones."""
+    p = said.probabilities
+    if p.shape[1] == 2:
+        return float(np.mean((p[:, 1] - y) ** 2))
+    return float(np.mean(np.sum((p - np.eye(p.shape[1])[y]) ** 2, axis=1)))
+
+
+def _recall(said: Said, y: np.ndarray) -> float:
+    return float(np.mean(said.decided[y == 1] == 1)) if np.any(y == 1) else math.nan
+
+
+def _mean_absolute(said: Said, y: np.ndarray) -> float:
+    return float(np.mean(np.abs(said.decided - y)))
+
+
+def _r2(said: Said, y: np.ndarray) -> float:
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(y, said.decided)) if np.ptp(y) > 0 else math.nan
+
+
+def _each_class(measure: Callable[..., float], said: Said, y: np.ndarray) -> float:
+    """Of the second of two classes; of several the mean over those that rows have, each against all others."""
+    there = np.unique(y)
+    if len(there) < 2:
+        return math.nan
+    classes = [1] if said.order.shape[1] == 2 else there.tolist()
+    return float(np.mean([measure(y == one, said.order[:, one]) for one in classes]))
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric("accuracy", lambda said, y: float(np.mean(said.decided == y)), _CLASSES),
+    "balanced_accuracy": Metric("balanced accuracy", _balanced, _CLASSES),
+    "auc": Metric("AUC", _auc, _CLASSES),
+    "average_precision": Metric("average precision", _average_precision, _CLASSES),
+    "recall": Metric("recall", _recall, _TWO),
+    "log_loss": Metric("log loss", _log_loss, _CLASSES, lower_is_better=True, of_probabilities=True),
+    "brier": Metric("Brier score", _brier, _CLASSES, lower_is_better=True, of_probabilities=True),
+    "mse": Metric(
+        "mean squared error",
+        lambda said, y: float(np.mean((said.decided - y) ** 2)),
+        _QUANTITY,
+        lower_is_better=True,
+    ),
+    "mae": Metric("mean absolute error", _mean_absolute, _QUANTITY, lower_is_better=True),
+    "r2": Metric("R²", _r2, _QUANTITY),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Measures scores of one problem; `metric` is the one that is shown first."""
+
+    task: Task
+    loss: str
+    classes: int  # 0 of a quantity
+    bounds: tuple[float, float] | None  # of a quantity, in its own unit
+    metric: str
+    decision: Decision = PLAIN
+
+    @property
+    def plain(self) -> Judge:
+        """Of scores that are log odds already, as a constant's: the second class above one half."""
+        return replace(self, decision=PLAIN)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All metrics that suit the problem."""
+        return tuple(name for name, one in METRICS.items() if suits(one, self.task, self.loss))
+
+    def __call__(self, scores: np.ndarray, y: np.ndarray) -> float:
+        """The metric that is shown first; `y` as in a Table. NaN of a model that diverged."""
+        return self._measured(self.metric, scores, y)
+
+    def all(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(metrics,) in the order of `names`; NaN where rows do not decide one, as AUC on rows of one class."""
+        return np.array([self._measured(name, scores, y) for name in self.names])
+
+    def confusion(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(classes, classes) rows by true class, then by predicted one; none of a quantity or a model that diverged."""
+        from sklearn.metrics import confusion_matrix
+
+        if self.task == "regression" or not len(y) or not np.isfinite(scores).all():
+            return np.zeros((self.classes, self.classes), int)
+        return confusion_matrix(self.truth(y), self._said(scores).decided, labels=np.arange(self.classes))
+
+    def constant(self, y: np.ndarray) -> np.ndarray:
+        """(rows, outputs) scores that say of every row the same: the shares of the classes in `y`, or its mean."""
+        if self.task == "regression":
+            return np.full((len(y), 1), np.mean(np.asarray(y, np.float64)))
+        shares = np.bincount(self.truth(y), minlength=self.classes) / max(1, len(y))
+        logs = np.log(np.maximum(shares, _LEAST))
+        if self.task == "binary":
+            row = logs[1:] - logs[:1]
+        elif self.loss == "softmax":
+            row = logs
+        else:
+            row = logs - np.log(np.maximum(1 - shares, _LEAST))
+        return np.tile(row, (len(y), 1))
+
+    def truth(self, y: np.ndarray) -> np.ndarray:
+        """A Table's targets as places of classes, or as quantities in their own unit."""
+        y = np.asarray(y)
+        if self.task == "regression":
+            return y.astype(np.float64) if self.bounds is None else own_unit(y, self.bounds)
+        return (y > 0).astype(int) if self.task == "binary" else y.astype(int)
+
+    def _said(self, scores: np.ndarray) -> Said:
+        bounds = (-1.0, 1.0) if self.task == "regression" and self.bounds is None else self.bounds
+        offset, cut = (self.decision.offset, self.decision.cut) if self.task == "binary" else (0.0, 0.0)
+        return Said(self.loss, _as_rows(scores) + offset, bounds, cut)
+
+    def _measured(self, name: str, scores: np.ndarray, y: np.ndarray) -> float:
+        if not len(y) or not np.isfinite(scores).all():
+            return math.nan
+        with warnings.catch_warnings():  # a class that rows or predictions lack
+            warnings.simplefilter("ignore", UserWarning)
+            return METRICS[name].measure(self._said(scores), self.truth(y))
+
+
+def suits(metric: Metric, task: Task, loss: str) -> bool:
+    """Whether a metric says something of such a problem."""
+    return task in metric.tasks and (not metric.of_probabilities or loss in PROBABLE)
+
+
+def own_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
+    """From [-1, 1], onto which targets are scaled, to their own unit, in double precision."""
+    low, high = bounds
+    return low + (np.asarray(values, np.float64) + 1.0) / 2.0 * (high - low)
+
+
+def beats(name: str, value: float, other: float) -> bool:
+    """Whether a value is better than another in the four digits that are shown; what is not finite never is.
+
+    >>> beats("accuracy", 0.96894, 0.96891), beats("mse", 0.1, 0.2), beats("auc", float("nan"), 0.5)
+    (False, True, False)
+    """
+    sign = -1.0 if METRICS[name].lower_is_better else 1.0
+    return sign * float(f"{value:.4g}") > sign * float(f"{other:.4g}")
+
+
+def _sigmoid(values: np.ndarray) -> np.ndarray:
+    """1 / (1 + e^-v), without overflow."""
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1.0, small) / (1.0 + small)
 
 
 def _as_rows(scores: np.ndarray) -> np.ndarray:

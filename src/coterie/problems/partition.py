@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -10,15 +12,19 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.table import Table
+from coterie.units import RECORD, Unit
 
-LEAST = 2  # records of an owner; with one, its size and its record are the same secret
+LEAST = (
+    2  # units of an owner; with one, its size and its unit are the same secret, unless an owner is the unit
+)
 
 
 class Partition(NamedTuple):
-    """rows: the row numbers of each owner, disjoint; names: of the owners."""
+    """rows: the row numbers of each owner, disjoint; names: of the owners; how: the rows were dealt."""
 
     rows: tuple[np.ndarray, ...]
     names: tuple[str, ...]
+    how: str = ""
 
 
 def iid(n: int, owners: int, seed: int = 0) -> Partition:
@@ -28,35 +34,41 @@ def iid(n: int, owners: int, seed: int = 0) -> Partition:
     [4, 4, 3]
     """
     _enough(n, owners, LEAST)
-    return _named(np.array_split(np.random.default_rng(seed).permutation(n), owners))
+    return _named(np.array_split(np.random.default_rng(seed).permutation(n), owners))._replace(how="iid")
 
 
 def by_column(
-    codes: np.ndarray, names: Sequence[str], least: int = LEAST, owners: int | None = None
+    codes: np.ndarray,
+    names: Sequence[str],
+    least: int = LEAST,
+    owners: int | None = None,
+    empty_too: bool = False,
+    what: str = "records",
 ) -> Partition:
     """Each natural owner keeps its rows; with `owners`, only that many stay, the largest.
 
     Rows with a code of -1 have no owner and are left out, as are those of owners that do not stay; natural
-    owners without any row are left out too. An owner with 1 to `least` - 1 rows is an error, because dropping
-    it silently would depend on its data.
+    owners without any row are left out too, unless `empty_too`. An owner that stays with fewer than `least` rows is
+    an error, because dropping it silently would depend on its data. `what`: rows are called in it.
     """
     sizes = np.bincount(codes[codes >= 0], minlength=len(names))
+    everyone = len(names) if empty_too else int((sizes > 0).sum())
     if owners is not None:
         _check.count("owners", owners)
-        if owners > (sizes > 0).sum():
-            raise InputError(f"owners={owners}: the owner column has {(sizes > 0).sum()}. Ask for fewer.")
-    order = np.argsort(-sizes, kind="stable")[: owners if owners is not None else (sizes > 0).sum()]
+        if owners > everyone:
+            raise InputError(f"owners={owners}: the owner column has {everyone}. Ask for fewer.")
+    order = np.argsort(-sizes, kind="stable")[: owners or everyone]
     kept = np.sort(order)
     small = [index for index in kept if sizes[index] < least]
     if small:
         raise InputError(
-            f"owner {names[small[0]]!r}: {sizes[small[0]]} records, must be >= {least}."
-            f" Keep the largest only: partition column, owners <= {(sizes >= least).sum()}."
+            f"owner {names[small[0]]!r}: {sizes[small[0]]} of its {what} are to be learnt from, must be >= {least}."
+            f" Merge or remove it, or keep the largest only: owners <= {(sizes >= least).sum()}."
         )
     by_owner = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[by_owner], kept)
     rows = tuple(by_owner[start : start + sizes[index]] for start, index in zip(starts, kept))
-    return Partition(rows, tuple(str(names[index]) for index in kept))
+    return Partition(rows, tuple(str(names[index]) for index in kept), "column")
 
 
 def dirichlet(labels: np.ndarray, owners: int, alpha: float, seed: int = 0, least: int = LEAST) -> Partition:
@@ -114,11 +126,24 @@ PARTITIONS: dict[str, Callable[[Table, int, str, int], Partition]] = {
 }  # "column" is the one that can do without a number of owners
 
 
-def partition(table: Table, how: str | None = None, owners: int | None = None, seed: int = 0) -> Partition:
+def partition(
+    table: Table,
+    how: str | None = None,
+    owners: int | None = None,
+    seed: int = 0,
+    unit: Unit = RECORD,
+) -> Partition:
     """Divide a table: "column", "iid", "dirichlet:0.3", "two_groups:4", "random_sizes:50".
 
-    Without `how`: by the natural owner if there is one and no number of owners is asked for, else "iid".
+    Without `how`: by the natural owner if there is one and no number of owners is asked for, else "iid". Units of
+    privacy are dealt whole; by "column", what an owner has of somebody is one unit.
     """
+    if unit.kind == "column":
+        return _of_units(table, how, owners, seed, f"units ({unit.noun})")
+    return _dealt(table, how, owners, seed, 1 if unit.kind == "owner" else LEAST, "records")
+
+
+def _dealt(table: Table, how: str | None, owners: int | None, seed: int, least: int, what: str) -> Partition:
     natural = table.owner is not None
     how = how or ("column" if natural and owners is None else "iid")
     kind, _, value = how.partition(":")
@@ -128,17 +153,46 @@ def partition(table: Table, how: str | None = None, owners: int | None = None, s
             raise InputError(
                 f"partition='column': {table.name} has no owner column. Use iid and a number of owners."
             )
-        return by_column(table.owner, table.owner_names, owners=owners)
+        # Names that the rows themselves gave are of owners who have some, if only among the test rows.
+        own_names = not table.test_is_public
+        return by_column(
+            table.owner, table.owner_names, least=least, owners=owners, empty_too=own_names, what=what
+        )
     if owners is None:
-        raise InputError(f"partition={how!r}: needs a number of owners. Give owners.")
-    return PARTITIONS[kind](table, owners, value, seed)
+        raise InputError(
+            f"owners=None: partition {how!r} needs a number of owners. Name the column that says whose a row is"
+            " (--owner-column), or say among how many to deal rows out (--owners)."
+        )
+    return PARTITIONS[kind](table, owners, value, seed)._replace(how=how)
+
+
+def _of_units(table: Table, how: str | None, owners: int | None, seed: int, what: str) -> Partition:
+    """Units dealt as rows are: each stands for its rows, with the class that the first of them has."""
+    assert table.whose is not None
+    natural = table.owner if how == "column" or (how is None and owners is None) else None
+    codes = np.stack([table.whose.codes, np.zeros(len(table.y), int) if natural is None else natural])
+    _, first, unit_of = np.unique(codes, axis=1, return_index=True, return_inverse=True)
+    units = replace(
+        table,
+        y=table.y[first],
+        owner=None if table.owner is None else table.owner[first],
+        whose=None,
+    )
+    dealt = _dealt(units, how, owners, seed, LEAST, what)
+    holder = np.full(len(first), -1)
+    for at, own in enumerate(dealt.rows):
+        holder[own] = at
+    holders = holder[unit_of.ravel()]
+    order = np.argsort(holders, kind="stable")
+    cuts = np.searchsorted(holders[order], np.arange(len(dealt.rows) + 1))
+    return dealt._replace(rows=tuple(order[start:end] for start, end in pairwise(cuts)))
 
 
 def _enough(n: int, owners: int, least: int) -> None:
     _check.count("owners", owners)
     if owners * least > n:
         raise InputError(
-            f"owners={owners}: {n} records cannot give each at least {least}. Ask for fewer owners."
+            f"owners={owners}: {n} records (or units) cannot give each at least {least}. Ask for fewer owners."
         )
 
 

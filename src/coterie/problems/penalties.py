@@ -162,13 +162,14 @@ def sine() -> Penalty:
     )
 
 
-PENALTIES: dict[str, Callable[..., Penalty]] = {
-    "none": none,
-    "l2": l2,
-    "elastic_net": elastic_net,
-    "ball": ball,
-    "box": box,
-    "sine": sine,
+# What a user may write, made of the numbers that an experiment has: strength, l1 and radius.
+PENALTIES: dict[str, Callable[[float, float, float], Penalty]] = {
+    "none": lambda strength, l1, radius: none(),
+    "l2": lambda strength, l1, radius: l2(strength),
+    "elastic_net": lambda strength, l1, radius: elastic_net(l1, strength),
+    "ball": lambda strength, l1, radius: ball(radius, strength),
+    "box": lambda strength, l1, radius: box(radius, strength),
+    "sine": lambda strength, l1, radius: sine(),
 }
 
 

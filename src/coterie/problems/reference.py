@@ -15,6 +15,7 @@ import numpy as np
 
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
+from coterie.problems.losses import Loss
 from coterie.problems.problem import Problem, objective
 from coterie.program import Batch
 
@@ -37,7 +38,7 @@ def central_optimum(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarra
         raise InputError(f"model={problem.model.name!r}: a reference optimum exists for linear models only.")
     loss, penalty = problem.loss.name, problem.penalty
     if penalty.name == "l2" and penalty.strong_convexity > 0 and loss in _BY_SKLEARN:
-        solution = _BY_SKLEARN[loss](x, y, penalty.strong_convexity, problem.loss.outputs)
+        solution = _BY_SKLEARN[loss](x, y, penalty.strong_convexity, problem.loss)
     elif loss == "hinge":
         solution = _primal_dual(problem, x, y)
     elif penalty.name in ("none", "l2", "sine"):
@@ -80,23 +81,27 @@ def objective_value(problem: Problem, params: np.ndarray, x: np.ndarray, y: np.n
         return float(_height(problem, jnp.asarray(params, jnp.float64), _batch(x, y)))
 
 
-def _logistic(x: np.ndarray, y: np.ndarray, strength: float, outputs: int) -> np.ndarray:
+def _logistic(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
     from sklearn.linear_model import LogisticRegression
 
-    del outputs
-    model = LogisticRegression(C=1 / (len(y) * strength), fit_intercept=False, tol=1e-8, max_iter=_ITERATIONS)
+    model = LogisticRegression(
+        C=1 / (len(y) * strength),
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=_ITERATIONS,
+        class_weight=dict(zip((-1.0, 1.0), loss.weights)),
+    )
     return model.fit(np.asarray(x, np.float64), y).coef_.T
 
 
-def _one_vs_all(x: np.ndarray, y: np.ndarray, strength: float, outputs: int) -> np.ndarray:
-    each = [_logistic(x, np.where(y == label, 1.0, -1.0), strength, 1) for label in range(outputs)]
+def _one_vs_all(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
+    each = [_logistic(x, np.where(y == label, 1.0, -1.0), strength, loss) for label in range(loss.outputs)]
     return np.hstack(each)
 
 
-def _hinge(x: np.ndarray, y: np.ndarray, strength: float, outputs: int) -> np.ndarray:
+def _hinge(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
     from sklearn.svm import LinearSVC
 
-    del outputs
     model = LinearSVC(
         loss="hinge",
         C=1 / (len(y) * strength),
@@ -104,19 +109,20 @@ def _hinge(x: np.ndarray, y: np.ndarray, strength: float, outputs: int) -> np.nd
         tol=1e-6,
         max_iter=_ITERATIONS,
         random_state=0,
+        class_weight=dict(zip((-1.0, 1.0), loss.weights)),
     )
     return model.fit(np.asarray(x, np.float64), y).coef_.T
 
 
-def _squared(x: np.ndarray, y: np.ndarray, strength: float, outputs: int) -> np.ndarray:
+def _squared(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
     from sklearn.linear_model import Ridge
 
-    del outputs
+    del loss
     model = Ridge(alpha=len(y) * strength, fit_intercept=False)
     return model.fit(np.asarray(x, np.float64), np.asarray(y, np.float64)).coef_[:, None]
 
 
-_BY_SKLEARN: dict[str, Callable[[np.ndarray, np.ndarray, float, int], np.ndarray]] = {
+_BY_SKLEARN: dict[str, Callable[[np.ndarray, np.ndarray, float, Loss], np.ndarray]] = {
     "logistic": _logistic,
     "one_vs_all": _one_vs_all,
     "hinge": _hinge,
@@ -205,7 +211,7 @@ class _Saddle(NamedTuple):
 
 
 def _primal_dual(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Hinge with any convex penalty h, as min_w max_{0 <= a <= 1} mean a_i (1 - y_i x_i·w) + h(w).
+    """Hinge with any convex penalty h, as min_w max_{0 <= a <= 1} mean a_i (1 - y_i x_i·w) + h(w), 1 times the weight.
 
     Chambolle & Pock 2011. The mean's 1/rows is taken as the dual's metric: then ‖coupling‖² is the largest
     eigenvalue, and primal step × dual step × eigenvalue = 1 throughout.
@@ -214,11 +220,12 @@ def _primal_dual(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         raise InputError(
             f"penalty={problem.penalty.name!r}: hinge has a reference optimum for convex penalties only."
         )
-    eigenvalue = _largest_eigenvalue(x)
+    eigenvalue, (first, second) = _largest_eigenvalue(x), problem.loss.weights
 
     def advance(state: _Saddle, batch: Batch) -> _Saddle:
+        most = jnp.where(batch.y[:, None] > 0, second, first)
         signed, dual_step = batch.x * batch.y[:, None], 1.0 / (eigenvalue * state.step)
-        dual = jnp.clip(state.dual + dual_step * (1.0 - signed @ state.ahead), 0.0, 1.0)
+        dual = jnp.clip(state.dual + dual_step * (1.0 - signed @ state.ahead), 0.0, most)
         pull = signed.T @ dual / signed.shape[0]
         new = problem.penalty.minimise(-state.step * pull - state.point, state.step, 1.0)
         damping = 1.0 / jnp.sqrt(1.0 + 2.0 * problem.penalty.strong_convexity * state.step)

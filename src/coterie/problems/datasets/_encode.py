@@ -9,43 +9,35 @@ a missing number the middle of its range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-
-class Numeric(NamedTuple):
-    """A number with a public range, mapped onto [-1, 1]; `log` for amounts with a long tail."""
-
-    name: str
-    low: float
-    high: float
-    log: bool = False
-
-
-class Binned(NamedTuple):
-    """A number cut at public edges into one-hot bins [e0, e1), [e1, e2), …; the outer bins catch the rest."""
-
-    name: str
-    edges: tuple[float, ...]
-
-
-class Category(NamedTuple):
-    """One of a public list of values, one-hot."""
-
-    name: str
-    values: tuple[str, ...]
-
-
-Field: TypeAlias = Numeric | Binned | Category
+from coterie.problems.datasets.dates import part_codes
+from coterie.problems.fields import (
+    MARKED,
+    PARTS,
+    Binned,
+    Category,
+    Days,
+    Feature,
+    Field,
+    Flag,
+    Image,
+    Numeric,
+    Parts,
+    Plain,
+    missing_of,
+)
 
 
 class Encoded(NamedTuple):
-    """x: (rows, dim) float32 within `bounds`: (dim, 2)."""
+    """x: (rows, dim) float32 within `bounds`: (dim, 2). Images: (rows, height, …), and bounds (1, 2)."""
 
     x: np.ndarray
     columns: tuple[str, ...]
     bounds: np.ndarray
+    fields: tuple[Feature, ...]  # what the columns were before: a trained model encodes new rows the same way
 
 
 def scale(values: np.ndarray, low: float, high: float, log: bool = False) -> np.ndarray:
@@ -59,8 +51,10 @@ def scale(values: np.ndarray, low: float, high: float, log: bool = False) -> np.
     return np.nan_to_num(2.0 * share - 1.0, nan=0.0).astype(np.float32)
 
 
-def encode(columns: Mapping[str, np.ndarray], fields: Sequence[Field]) -> Encoded:
-    """Encode the named columns, field by field.
+def encode(columns: Mapping[str, np.ndarray], fields: Sequence[Feature]) -> Encoded:
+    """Encode the named columns, field by field: numbers, dates in days (`Days`) or as dates (`Parts`), texts.
+
+    A cell that is missing is NaN, NaT or None there; what a list does not hold is anything else.
 
     >>> columns = {"age": np.array([17, 90]), "sex": np.array(["F", "?"])}
     >>> out = encode(columns, (Numeric("age", 0, 90), Category("sex", ("F", "M"))))
@@ -69,22 +63,47 @@ def encode(columns: Mapping[str, np.ndarray], fields: Sequence[Field]) -> Encode
     >>> out.x[1].tolist()
     [1.0, 0.0, 0.0]
     """
-    names = tuple(name for field in fields for name in _names(field))
+    if isinstance(fields[0], Image):
+        return _images(columns[fields[0].name], fields[0])
+    fields = [field for field in fields if not isinstance(field, Image)]  # which stand alone
+    names = encoded_names(fields)
     rows = len(columns[fields[0].name])
     x = np.zeros((rows, len(names)), np.float32)
     bounds = np.tile(np.array([0.0, 1.0], np.float32), (len(names), 1))
     at = 0
     for field in fields:
-        width = len(_names(field))
-        if isinstance(field, Numeric):
-            x[:, at] = scale(columns[field.name], *field[1:])
+        values, width = columns[field.name], len(_names(field))
+        if isinstance(field, (Numeric, Days)):
+            x[:, at] = scale(values, field.low, field.high, isinstance(field, Numeric) and field.log)
             bounds[at, 0] = -1.0
+        elif isinstance(field, Flag):
+            x[:, at] = np.nan_to_num(np.asarray(values, np.float32), nan=0.5)
+        elif isinstance(field, Plain):
+            x[:, at] = np.clip(np.asarray(values, np.float32), field.low, field.high)
+            bounds[at] = field.low, field.high
         else:
-            codes = _codes(columns[field.name], field)
-            known = codes >= 0
-            x[np.flatnonzero(known), at + codes[known]] = 1.0
+            for start, codes in _codes(values, field):
+                known = codes >= 0
+                x[np.flatnonzero(known), at + start + codes[known]] = 1.0
+        if missing_of(field) == MARKED:
+            x[:, at + width - 1] = _is_missing(values)
         at += width
-    return Encoded(x, names, bounds)
+    return Encoded(x, names, bounds, tuple(fields))
+
+
+def _images(values: np.ndarray, field: Image) -> Encoded:
+    """As they are; the table without rows that an agreement makes has a shape, too."""
+    x = values if len(values) else np.zeros((0, *field.shape), np.float32)
+    return Encoded(x, (field.name,), np.array([[field.low, field.high]], np.float32), (field,))
+
+
+def encoded_names(fields: Sequence[Field]) -> tuple[str, ...]:
+    """The columns that `encode` makes of fields.
+
+    >>> encoded_names((Numeric("age", 0, 90), Category("sex", ("F", "M"))))
+    ('age', 'sex=F', 'sex=M')
+    """
+    return tuple(name for field in fields for name in _names(field))
 
 
 def codes_of(values: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
@@ -99,15 +118,29 @@ def codes_of(values: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
 
 
 def _names(field: Field) -> tuple[str, ...]:
-    if isinstance(field, Numeric):
-        return (field.name,)
+    marked = (f"{field.name} is missing",) if missing_of(field) == MARKED else ()
     if isinstance(field, Category):
-        return tuple(f"{field.name}={value}" for value in field.values)
-    spans = zip(field.edges, field.edges[1:])
-    return tuple(f"{field.name} {low:g} to {high:g}" for low, high in spans)
+        return *(f"{field.name}={value}" for value in field.values), *marked
+    if isinstance(field, Parts):
+        return *(f"{field.name} {part}={value}" for part in field.parts for value in PARTS[part]), *marked
+    if isinstance(field, Binned):
+        spans = zip(field.edges, field.edges[1:])
+        return tuple(f"{field.name} {low:g} to {high:g}" for low, high in spans)
+    return field.name, *marked
 
 
-def _codes(values: np.ndarray, field: Binned | Category) -> np.ndarray:
+def _codes(values: np.ndarray, field: Binned | Category | Parts) -> list[tuple[int, np.ndarray]]:
+    """Where in the field's columns a list begins, and which of it each row is, -1 if none."""
     if isinstance(field, Category):
-        return codes_of(values, field.values)
-    return np.digitize(np.asarray(values, np.float64), field.edges[1:-1])
+        return [(0, codes_of(values, field.values))]
+    if isinstance(field, Binned):
+        return [(0, np.digitize(np.asarray(values, np.float64), field.edges[1:-1]))]
+    widths = [len(PARTS[part]) for part in field.parts]
+    dates = np.asarray(values, "datetime64[D]")
+    return [(sum(widths[:at]), part_codes(part, dates)) for at, part in enumerate(field.parts)]
+
+
+def _is_missing(values: np.ndarray) -> np.ndarray:
+    import pandas as pd
+
+    return np.asarray(pd.isna(values))

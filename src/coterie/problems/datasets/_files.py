@@ -30,7 +30,7 @@ def data_dir(given: str | Path | None = None) -> Path:
         raise InputError(
             f"data_dir={str(folder)!r}: no such folder. Set COTERIE_DATA or --data-dir; see docs/data.md."
         )
-    return folder
+    return folder.resolve()  # a caller may change its working folder before it opens a file
 
 
 def verified(file: File, folder: Path) -> Path:

@@ -6,6 +6,7 @@ import numpy as np
 
 from coterie.problems.datasets._encode import Encoded, codes_of, scale
 from coterie.problems.table import Table
+from coterie.problems.whose import Whose
 
 SPLIT_SEED = (
     20_240_501  # of every split that the source does not make itself; fixed, so public and the same for all
@@ -19,6 +20,13 @@ def random_test_rows(rows: int, share: float = TEST_SHARE) -> np.ndarray:
     mask = np.zeros(rows, bool)
     mask[chosen] = True
     return mask
+
+
+def held_out(rows: int, whose: Whose | None) -> np.ndarray:
+    """Mask of the test rows: whole units where rows are somebody's, so that nobody is learnt from and tested on."""
+    if whose is None:
+        return random_test_rows(rows)
+    return random_test_rows(int(whose.codes.max()) + 1)[whose.codes]
 
 
 def signs(positive: np.ndarray) -> np.ndarray:
@@ -49,8 +57,10 @@ def owner_codes(values: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return codes_of(values, names)
 
 
-def _split(name, task, encoded, y, test, owner=None, **more) -> Table:
+def _split(name, task, encoded, y, test, owner=None, whose: Whose | None = None, **more) -> Table:
     keep = ~test
+    if whose is not None:
+        whose = whose.only(np.flatnonzero(keep))._replace(tested=len(np.unique(whose.codes[test])))
     return Table(
         name=name,
         task=task,
@@ -60,6 +70,8 @@ def _split(name, task, encoded, y, test, owner=None, **more) -> Table:
         y_test=y[test],
         columns=encoded.columns,
         bounds=encoded.bounds,
+        fields=encoded.fields,
         owner=None if owner is None else np.asarray(owner, np.int32)[keep],
+        whose=whose,
         **more,
     )

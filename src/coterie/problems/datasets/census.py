@@ -43,7 +43,7 @@ _FILERS = (
 _HOUSEHOLDS = ("Householder", "Spouse of householder", "Other")
 
 FIELDS = (
-    Binned("age", (18, 25, 30, 35, 40, 45, 50, 55, 60, 65, 91)),
+    Binned("age", (18, 25, 30, 35, 40, 45, 50, 55, 60, 65, 91), unit="years"),
     Category("education", _EDUCATION),
     Category("marital", ("Married-civilian spouse present", "Never married", "Other")),
     Category("sex", ("Female", "Male")),
@@ -52,10 +52,10 @@ FIELDS = (
     Category("filer", _FILERS),
     Category("household", _HOUSEHOLDS),
     Category("employer size", ("0", "1", "2", "3", "4", "5", "6")),
-    Binned("weeks", (0, 14, 27, 40, 50, 53)),
-    Binned("gains", (0, 1, 5_000, 10_000, 100_000)),
-    Binned("losses", (0, 1, 5_000)),
-    Binned("dividends", (0, 1, 500, 5_000, 100_000)),
+    Binned("weeks", (0, 14, 27, 40, 50, 53), unit="weeks"),
+    Binned("gains", (0, 1, 5_000, 10_000, 100_000), unit="dollars"),
+    Binned("losses", (0, 1, 5_000), unit="dollars"),
+    Binned("dividends", (0, 1, 500, 5_000, 100_000), unit="dollars"),
 )
 
 OWNERS = (
@@ -81,6 +81,7 @@ def load(_: Path | None = None) -> Table:
         owner=stored["owner"],
         owner_names=OWNERS,
         classes=("up to 50k", "above 50k"),
+        target="income",
         source="US Census Bureau, Current Population Surveys 1994 and 1995 (public domain)",
         note="classes balanced by thinning; a majority guess is right for half of the rows",
     )

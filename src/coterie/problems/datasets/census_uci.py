@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.problems.datasets._encode import Category, Encoded, Numeric, encode
+from coterie.problems.datasets._encode import Category, Numeric, Plain, encode
 from coterie.problems.datasets._table import binary
 from coterie.problems.table import Table
 
@@ -19,11 +19,11 @@ _NAMES = (
 # The survey top-codes ages at 90 and gains at 99,999, and gives hours two digits; 4,500 for losses is a round
 # number set by hand with the public file in view. fnlwgt is a sampling weight, not a feature.
 FIELDS = (
-    Numeric("age", 17, 90),
+    Numeric("age", 17, 90, unit="years"),
     Numeric("education-num", 1, 16),
-    Numeric("capital-gain", 0, 99_999, log=True),
-    Numeric("capital-loss", 0, 4_500, log=True),
-    Numeric("hours-per-week", 1, 99),
+    Numeric("capital-gain", 0, 99_999, log=True, unit="dollars"),
+    Numeric("capital-loss", 0, 4_500, log=True, unit="dollars"),
+    Numeric("hours-per-week", 1, 99, unit="hours"),
     Category("workclass", ("Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov",
                            "State-gov", "Without-pay", "Never-worked")),
     Category("education", ("Bachelors", "Some-college", "11th", "HS-grad", "Prof-school", "Assoc-acdm",
@@ -68,6 +68,7 @@ def adult(folder: Path) -> Table:
         frame["income"].str.startswith(">50K").to_numpy(),
         np.arange(len(frame)) >= len(train),
         classes=_CLASSES,
+        target="income",
         source="UCI Adult (CC BY 4.0)",
         note="complete rows only",
     )
@@ -77,11 +78,19 @@ def a9a(folder: Path) -> Table:
     """The 123 binary columns that LIBSVM made of Adult; its own split."""
     (x, y), (x_test, y_test) = (read_libsvm(folder / "a9a" / name, 123) for name in ("a9a.gz", "a9a.t.gz"))
     columns = tuple(f"x{index}" for index in range(1, 124))
-    bounds = np.tile(np.array([0.0, 1.0], np.float32), (123, 1))
-    encoded = Encoded(np.concatenate([x, x_test]), columns, bounds)
+    both = np.concatenate([x, x_test])
+    encoded = encode(dict(zip(columns, both.T)), tuple(Plain(name, 0, 1) for name in columns))
     test = np.arange(len(encoded.x)) >= len(x)
     labels = np.concatenate([y, y_test])
-    return binary("a9a", encoded, labels > 0, test, classes=_CLASSES, source="LIBSVM a9a, from UCI Adult")
+    return binary(
+        "a9a",
+        encoded,
+        labels > 0,
+        test,
+        classes=_CLASSES,
+        target="income",
+        source="LIBSVM a9a, from UCI Adult",
+    )
 
 
 def read_libsvm(path: Path, dim: int) -> tuple[np.ndarray, np.ndarray]:

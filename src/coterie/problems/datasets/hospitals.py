@@ -57,7 +57,7 @@ def sparcs(folder: Path) -> Table:
     frame = frame.sort_values("Facility ID", kind="stable", ignore_index=True)
     row = thin(frame["Number of Discharges"].to_numpy(), KEPT)
     encoded = encode({field.name: frame[field.name].to_numpy() for field in CELLS}, CELLS)
-    encoded = Encoded(encoded.x[row], encoded.columns, encoded.bounds)
+    encoded = encoded._replace(x=encoded.x[row])
     facility = frame["Facility ID"].to_numpy()[row]
     return _stays(
         "sparcs", encoded, days(frame["Average Length of Stay"])[row], facility, "rows repeat cells' means"
@@ -102,6 +102,8 @@ def _stays(name: str, encoded: Encoded, stay: np.ndarray, facility: np.ndarray, 
         random_test_rows(len(stay)),
         owner=owner,
         owner_names=tuple(f"facility {number}" for number in numbers),
+        target="length of stay",
+        target_unit="days",
         source="New York State Department of Health, SPARCS (NY State Open Data)",
         note=f"target: days{'; ' + note if note else ''}",
     )

@@ -65,6 +65,7 @@ def _images(name, train, test, classes: tuple[str, ...], source: str) -> Table:
         columns=("pixel",),
         bounds=_PIXEL,
         classes=classes,
+        target="picture",
         source=source,
     )
 

@@ -90,9 +90,8 @@ def lending_club(folder: Path) -> Table:
     source = (
         "LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists"
     )
-    return regression(
-        "lending_club", encoded, rate, RATE, test, source=source, note="target: per cent a year"
-    )
+    more = {"target": "interest rate", "target_unit": "per cent a year", "note": "target: per cent a year"}
+    return regression("lending_club", encoded, rate, RATE, test, source=source, **more)
 
 
 def lending_club_states(folder: Path) -> Table:
@@ -110,6 +109,8 @@ def lending_club_states(folder: Path) -> Table:
         owner=owner_codes(frame["state"].to_numpy(), STATES),
         owner_names=STATES,
         source="OpenIntro loans_full_schema (CC BY-SA 3.0), from LendingClub",
+        target="interest rate",
+        target_unit="per cent a year",
         note="target: per cent a year",
     )
 
@@ -129,6 +130,7 @@ def sba_loans(folder: Path) -> Table:
         owner=owner_codes(frame["State"].to_numpy(), STATES),
         owner_names=STATES,
         classes=("paid in full", "charged off"),
+        target="outcome",
         source="Li, Mickel and Taylor (2018), US Small Business Administration",
     )
 

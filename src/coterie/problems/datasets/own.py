@@ -1,236 +1,261 @@
 """The user's own table: CSV, Parquet or NPZ with a target column and, if there is one, an owner column.
 
-Features must be numbers. Each needs a public range, from `bounds` or because it is already within [-1, 1]:
-ranges read off the rows would be a release that nobody charged. Values outside their range are clipped to it.
+What is public about it comes from a columns file (`declared.py`): ranges read off the rows would be a release that
+nobody charged. Without one, features must be numbers within [-1, 1]. Classes that are not declared are read off the
+rows, and the table says so.
 """
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.problems.datasets._encode import Encoded, scale
-from coterie.problems.datasets._table import binary, multiclass, random_test_rows, regression
+from coterie.problems.datasets import persons, pixels
+from coterie.problems.datasets._fit import Fitted, Outside, amounts, check_some_fit, findings, fitted, targets
+from coterie.problems.datasets._table import binary, held_out, multiclass, regression
+from coterie.problems.datasets.declared import Columns, Declared, as_feature, check_alone, declared
+from coterie.problems.datasets.frames import (
+    Frame,
+    first_row,
+    missing,
+    numbers,
+    read_as,
+    read_frame,
+    seen,
+    texts,
+)
+from coterie.problems.datasets.kinds import as_field, is_id
+from coterie.problems.fields import Feature, Image, Numeric
+from coterie.problems.names import READERS, alike, natural, number_text
+from coterie.problems.table import Table
+from coterie.units import RECORD, Unit
 
-if TYPE_CHECKING:
-    from coterie.problems.table import Table
-
-Frame: TypeAlias = Any  # a pandas frame or column; pandas is imported only where it is needed
-Bounds = Mapping[str, tuple[float, float]]
-_READERS = (".csv", ".parquet", ".npz")
+LEAST_ROWS = 5
 _MOST_CLASSES = 100  # above it a target of whole numbers is taken to be a quantity
+
+
+class Target(NamedTuple):
+    """What is to be learnt, of each row."""
+
+    values: np.ndarray  # codes of classes, or a quantity in its own unit
+    classes: tuple[str, ...]  # none of a quantity
+    declared: bool  # whether classes, or the range, are somebody's word and not the rows'
 
 
 def load_file(
     path: str | Path,
-    target: str,
+    target: str | None = None,
     owner: str | None = None,
     features: tuple[str, ...] | None = None,
-    bounds: Bounds | str | Path | None = None,
+    columns: Columns | None = None,
+    unit: Unit = RECORD,
 ) -> Table:
-    """Read a table; `bounds` maps columns to public (low, high), or names a TOML or JSON file that does.
+    """Read a table; `columns` is a columns file, or its content as plain values.
 
-    A target of text, booleans or few whole numbers is a class; give it a range in `bounds` to make it a
-    quantity (regression), which needs one. A fifth of the rows, at random with a fixed seed, is held out for
-    testing; they are still somebody's records, so metrics on them are marked as an oracle's, for the researcher.
+    A target without declared classes or range is a class if it is text, booleans or few whole numbers. A fifth of the
+    rows, or of units, at random with a fixed seed, is held out for testing; they are still somebody's records, so
+    metrics on them are marked as an oracle's, for the researcher.
     """
     path = Path(path)
-    frame = read_frame(path)
-    ranges = _ranges(bounds)
-    for what, name in (("target", target), ("owner", owner)):
-        if name is not None and name not in frame.columns:
-            raise InputError(
-                f"{what}={name!r}: no such column in {path.name}. Columns: {_list(frame.columns)}."
-            )
-    return table_of(frame, path.stem, target, owner, features, ranges)
+    said = declared(columns, target)
+    if said.target is None:
+        raise InputError(
+            f"target=None: name the column of {path} that is to be learnt (--target, or target in a columns file)."
+        )
+    text = {*said.texts, *([owner] if owner else []), *([] if said.range else [said.target])}
+    text |= set(persons.texts_of(unit, said))
+    return table_of(read_frame(path, text), path.name, said, owner, features, unit=unit)
 
 
 def table_of(
     frame: Frame,
     name: str,
-    target: str,
+    said: Declared,
     owner: str | None,
-    features: tuple[str, ...] | None,
-    ranges: Bounds,
+    features: tuple[str, ...] | None = None,
+    test_too: bool = True,
+    unit: Unit = RECORD,
 ) -> Table:
-    """A `Table` of a data frame whose target and owner columns are known to exist."""
-    chosen = features or tuple(str(column) for column in frame.columns if column not in (target, owner))
-    missing = [column for column in chosen if column not in frame.columns]
-    if missing:
+    """A `Table` of a data frame; `features` chooses among its columns, else the declaration does, else all are.
+
+    Unless some rows are for testing (`test_too`), all are learnt from, and tested on: their holder has others for that.
+    """
+    target = str(said.target)
+    for what, column in (("target", target), ("owner", owner)):
+        if column is not None and column not in frame.columns:
+            raise missing(what, column, name, frame.columns)
+    if owner is not None and owner == unit.column:
         raise InputError(
-            f"features={missing[0]!r}: no such column in {name}. Columns: {_list(frame.columns)}."
+            f"unit={str(unit)!r}: is also the owner column. Say --unit owner, to protect all of an owner."
         )
-    if not chosen or len(frame) < 5:
+    if owner is not None and owner in (target, *said.columns):
+        raise InputError(f"owner={owner!r}: is also the target or a feature. Name another column.")
+    whose, told = persons.read(frame, unit, said, name)
+    others = tuple(
+        str(column) for column in frame.columns if column not in (target, owner, unit.column, unit.latest)
+    )
+    if unit.column in (features or ()):
+        raise as_feature(str(unit.column))
+    chosen = features or tuple(said.columns) or tuple(one for one in others if one not in said.leave_out)
+    _check_left_out(said, chosen, name, frame.columns)
+    for column in (*said.columns, *chosen):
+        if column not in frame.columns:
+            raise missing("columns" if column in said.columns else "features", column, name, frame.columns)
+    if not chosen or len(frame) < LEAST_ROWS:
         raise InputError(
-            f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least 5 rows, 1 feature."
+            f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least {LEAST_ROWS} rows, 1 feature."
         )
-    encoded = _features(frame, chosen, ranges)
-    test = random_test_rows(len(frame))
-    owners = _owners(frame, owner, test) if owner else {}
-    return _with_target(name, encoded, frame[target], ranges.get(target), test, owners)
+    x = _features(frame, chosen, said)
+    y, outside = _target(frame[target], said)
+    check_some_fit((*x.outside, *outside))
+    test = held_out(len(frame), whose) if test_too else np.zeros(len(frame), bool)
+    more = _owners(frame[owner]) if owner else {}
+    more |= {
+        "left_out": tuple(column for column in others if column in said.leave_out),
+        "unused": tuple(column for column in others if column not in (*chosen, *said.leave_out)),
+        "findings": (*seen(frame), *told, *findings((*x.outside, *outside))),
+        "whose": whose,
+        "read_as": read_as(frame),
+    }
+    stem = Path(name).stem if Path(name).suffix.lower() in READERS else name
+    table = _table(stem, x, y, said, test, more)
+    if test_too:
+        return table
+    if whose is not None:
+        whose = whose._replace(tested=len(np.unique(whose.codes)))
+    return replace(table, x_test=table.x, y_test=table.y, whose=whose)
 
 
-def _with_target(
-    name, encoded: Encoded, column: Frame, span, test: np.ndarray, owners: dict[str, Any]
-) -> Table:
+def _check_left_out(said: Declared, chosen: tuple[str, ...], name: str, columns: Any) -> None:
+    """A name that the file lacks would leave nothing out, and let an id through."""
+    for column in said.leave_out:
+        if column not in columns:
+            raise missing("leave_out", column, name, columns)
+        if column in chosen:
+            raise InputError(
+                f"features: {column!r} is in leave_out of the columns file. Take it out of one of them."
+            )
+
+
+def _features(frame: Frame, chosen: tuple[str, ...], said: Declared) -> Fitted:
+    fields: list[Feature] = []
+    for name in chosen:
+        if name in said.columns:
+            fields.append(as_field(name, said.columns[name]))
+        else:
+            if is_id(name):
+                raise InputError(
+                    f"feature {name!r}: is named like an id, which says who a row is about. Name it in leave_out of a "
+                    "columns file (--columns), or list its values there."
+                )
+            fields.append(_undeclared(frame[name], name))
+    check_alone(fields)
+    return fitted(frame, fields)
+
+
+def _undeclared(column: Frame, name: str) -> Feature:
+    """Values within [-1, 1]. An array's shape is in its file's header, as names of columns are, and so is public."""
+    shape = pixels.shape_of(column)
+    if shape is None:
+        _check_unit(name, numbers(column))
+        return Numeric(name, -1.0, 1.0)
+    outside = np.abs(pixels.stacked(column, shape).reshape(len(column), -1)).max(axis=1) > 1
+    if outside.any():
+        raise InputError(
+            f"feature {name!r}: image {first_row(outside)} has a value outside [-1, 1]. Give the public range in a "
+            f"columns file (--columns): [columns] {name} = {{image = {list(shape)}, range = [low, high]}}."
+        )
+    return Image(name, shape, -1.0, 1.0)
+
+
+def _check_unit(name: str, values: np.ndarray) -> None:
+    """The message names a row but no value: logs travel further than data should."""
+    if np.abs(values).max() > 1:
+        raise InputError(
+            f"feature {name!r}: row {first_row(np.abs(values) > 1)} is outside [-1, 1]."
+            f" Give its public range in a columns file (--columns): [columns] {name} = [low, high]."
+        )
+
+
+def _target(column: Frame, said: Declared) -> tuple[Target, tuple[Outside, ...]]:
     if column.isna().any():
         raise InputError(
             f"target={column.name!r}: row {first_row(column.isna())} is empty. Remove such rows."
         )
-    if span is not None:
-        values = numbers(column)
-        return regression(
-            name, encoded, values, tuple(span), test, source=name, test_is_public=False, **owners
-        )
-    labels, codes = np.unique(column.astype(str), return_inverse=True)
-    whole = not is_number(column) or bool((column == np.round(column)).all())
-    if not whole or len(labels) > _MOST_CLASSES:
-        raise InputError(
-            f"target={column.name!r}: a quantity needs a public range."
-            f" Give bounds = {{{column.name!r}: [low, high]}}."
-        )
-    if len(labels) < 2:
-        raise InputError(f"target={column.name!r}: has one class, {labels[0]!r}; needs at least 2.")
-    if is_number(column):  # 2 before 10
-        values, codes = np.unique(column.to_numpy(np.float64), return_inverse=True)
-        labels = [f"{value:g}" for value in values]
-    classes = tuple(str(label) for label in labels)
-    if len(classes) == 2:
-        return binary(
-            name, encoded, codes == 1, test, classes=classes, source=name, test_is_public=False, **owners
-        )
-    return multiclass(
-        name, encoded, codes, test, classes=classes, source=name, test_is_public=False, **owners
+    if said.range is not None:
+        _, outside = amounts(column, said.range)
+        return Target(numbers(column), (), True), (outside,) if outside.rows else ()
+    if said.classes:
+        return Target(targets(column, said.classes), said.classes, True), ()
+    return _classes_of(column), ()
+
+
+def _classes_of(column: Frame) -> Target:
+    """Classes as the rows have them: one record can show in the list, which the table says."""
+    words = texts(column)
+    plain = {word: number_text(word) for word in set(words.tolist())}
+    are_numbers = None not in plain.values()
+    if are_numbers:  # 1 and 1.0 are the same class
+        words = np.array([plain[word] for word in words.tolist()], object)
+    classes = sorted(set(words.tolist()), key=float if are_numbers else natural)
+    if are_numbers and not all(float(word).is_integer() for word in classes):
+        raise _needs_range(column.name)
+    if len(classes) > _MOST_CLASSES:
+        raise _needs_range(column.name)
+    if len(classes) < 2:
+        raise InputError(f"target={column.name!r}: has one class, {classes[0]!r}; needs at least 2.")
+    _check_spelling("target", column.name, words, "declare classes in a columns file")
+    code = {word: at for at, word in enumerate(classes)}
+    return Target(np.array([code[word] for word in words.tolist()]), tuple(classes), False)
+
+
+def _needs_range(name: Any) -> InputError:
+    return InputError(
+        f"target={name!r}: a quantity needs a public range. Give it in a columns file (--columns): range = [low, high]."
     )
 
 
-def _features(frame: Frame, chosen: tuple[str, ...], ranges: Bounds) -> Encoded:
-    x = np.stack([_column(frame[name], ranges.get(name)) for name in chosen], axis=1)
-    return Encoded(x, chosen, np.tile(np.array([-1.0, 1.0], np.float32), (len(chosen), 1)))
-
-
-def _column(column: Frame, span: tuple[float, float] | None) -> np.ndarray:
-    """One feature on [-1, 1]. The message names a row but no value: logs travel further than data should."""
-    values = numbers(column)
-    if span is None and np.abs(values).max() > 1:
+def _check_spelling(what: str, name: Any, words: np.ndarray, otherwise: str) -> None:
+    """Names that a person takes for one are one, or somebody's mistake: better asked than guessed."""
+    groups = alike(words.tolist())
+    if groups:
+        rows = Counter(words.tolist())
+        told = ", ".join(f"{word!r} ({rows[word]:,} row{'s' * (rows[word] > 1)})" for word in groups[0][:5])
         raise InputError(
-            f"feature {column.name!r}: row {first_row(np.abs(values) > 1)} is outside [-1, 1]."
-            f" Give its public range: bounds = {{{column.name!r}: [low, high]}}."
+            f"{what}={name!r}: {told} differ only in spaces, capitals or leading zeros."
+            f" Write them alike, or {otherwise}."
         )
-    return values.astype(np.float32) if span is None else scale(values, *span)
 
 
-def numbers(column: Frame) -> np.ndarray:
-    """A column of finite numbers; InputError names the first row that is none."""
-    import pandas as pd
+def _table(name: str, x: Fitted, y: Target, said: Declared, test: np.ndarray, more: dict[str, Any]) -> Table:
+    more |= {
+        "target": str(said.target),
+        "source": name,
+        "test_is_public": False,
+        "classes_declared": y.declared,
+        "columns_declared": not said.from_rows,
+        "target_unit": said.unit,
+    }
+    if said.range is not None:
+        return regression(name, x.encoded, y.values, said.range, test, **more)
+    if len(y.classes) == 2:
+        return binary(name, x.encoded, y.values == 1, test, classes=y.classes, **more)
+    return multiclass(name, x.encoded, y.values, test, classes=y.classes, **more)
 
-    numeric: Frame = pd.to_numeric(column, errors="coerce")
-    values = numeric.to_numpy(np.float64, na_value=np.nan)
-    bad = ~np.isfinite(values)
-    if bad.any():
-        kind = "empty" if column.isna().to_numpy()[bad][0] else "not a finite number"
-        raise InputError(
-            f"column {column.name!r}: row {first_row(bad)} is {kind}."
-            " Encode text as numbers, fill or remove such rows."
-        )
-    return values
 
-
-def _owners(frame: Frame, owner: str, test: np.ndarray) -> dict[str, Any]:
-    column = frame[owner]
+def _owners(column: Frame) -> dict[str, Any]:
+    """Codes and names, in natural order."""
     if column.isna().any():
         raise InputError(
-            f"owner={owner!r}: row {first_row(column.isna())} is empty. Give every row an owner."
+            f"owner={column.name!r}: row {first_row(column.isna())} is empty. Give every row an owner."
         )
-    names, codes = np.unique(column.astype(str), return_inverse=True)
-    sizes = np.bincount(codes[~test], minlength=len(names))
-    if sizes.min() < 2:
-        short = names[int(sizes.argmin())]
-        raise InputError(
-            f"owner={owner!r}: {short!r} has fewer than 2 records outside the test rows. Merge or remove it."
-        )
-    return {"owner": codes, "owner_names": tuple(str(name) for name in names)}
-
-
-def read_frame(path: Path) -> Frame:
-    """The rows of a CSV, Parquet or NPZ file."""
-    import pandas as pd
-
-    if path.suffix not in _READERS:
-        raise InputError(
-            f"data={str(path)!r}: unknown format. Give a file that ends with {', '.join(_READERS)}."
-        )
-    if not path.is_file():
-        raise InputError(f"data={str(path)!r}: no such file. Check the path.")
-    try:
-        if path.suffix == ".csv":
-            return pd.read_csv(path)
-        return pd.read_parquet(path) if path.suffix == ".parquet" else _npz(path)
-    except (ValueError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"data={str(path)!r}: cannot be read as {path.suffix[1:]} ({reason}).") from error
-
-
-def _npz(path: Path) -> Frame:
-    """One-dimensional arrays are columns; a matrix `x` gives columns x0, x1, …"""
-    import pandas as pd
-
-    with np.load(path, allow_pickle=False) as arrays:
-        stored = {name: arrays[name] for name in arrays.files}
-    columns: dict[str, np.ndarray] = {}
-    for name, values in stored.items():
-        if values.ndim == 1:
-            columns[name] = values
-        elif values.ndim == 2:
-            columns |= {f"{name}{at}": values[:, at] for at in range(values.shape[1])}
-        else:
-            raise InputError(f"data={str(path)!r}: array {name!r} has {values.ndim} axes; needs 1 or 2.")
-    if len({len(values) for values in columns.values()}) != 1:
-        raise InputError(f"data={str(path)!r}: arrays differ in length. Give one value a row in each.")
-    return pd.DataFrame(columns)
-
-
-def _ranges(bounds: Bounds | str | Path | None) -> Bounds:
-    if bounds is None:
-        return {}
-    found = bounds if isinstance(bounds, Mapping) else _side_file(Path(bounds))
-    for name, span in found.items():
-        if len(span) != 2 or not np.isfinite(span).all() or not span[0] < span[1]:
-            raise InputError(f"bounds[{name!r}]={list(span)}: must be two finite numbers, low < high.")
-    return found
-
-
-def _side_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise InputError(
-            f"bounds={str(path)!r}: no such file. Give a TOML or JSON file of column = [low, high]."
-        )
-    try:
-        text = path.read_text()
-        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
-        raise InputError(f"bounds={str(path)!r}: cannot be read ({str(error).splitlines()[0]}).") from error
-    if not isinstance(found, dict) or not all(isinstance(span, list) for span in found.values()):
-        raise InputError(f"bounds={str(path)!r}: must map each column to [low, high].")
-    return found
-
-
-def is_number(column: Frame) -> bool:
-    """Whether a column holds numbers rather than text."""
-    return column.dtype.kind in "iuf"
-
-
-def first_row(bad) -> int:
-    """The first marked row, counted from 1 as a spreadsheet does (without its header)."""
-    return int(np.flatnonzero(np.asarray(bad))[0]) + 1
-
-
-def _list(columns) -> str:
-    names = [str(name) for name in columns]
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    words = texts(column)
+    _check_spelling("owner", column.name, words, "give different owners names that differ")
+    names = tuple(sorted(set(words.tolist()), key=natural))
+    code = {name: at for at, name in enumerate(names)}
+    return {"owner": np.array([code[word] for word in words.tolist()]), "owner_names": names}

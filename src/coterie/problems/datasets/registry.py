@@ -1,4 +1,4 @@
-"""The data sets by name: a plain dictionary of loaders, files and where they come from."""
+"""The data sets by name: loaders, files and where they come from."""
 
 from __future__ import annotations
 
@@ -6,42 +6,64 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from coterie import _check
+from coterie.errors import InputError
 from coterie.problems.datasets._files import File, data_dir, verified
 from coterie.problems.table import Table, Task
+from coterie.registry import Registry
+from coterie.units import RECORD, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """How to read one data set. `loader` is "module.function" here, imported when it is called."""
+    """How to read one data set. `loader` takes the folder of its files and gives a `Table`.
 
-    loader: str
+    It is "module.function" where it is one of coterie's own, imported when it is called.
+    """
+
+    loader: str | Callable[[Path | None], Table]
     task: Task
-    description: str
-    licence: str
-    origin: str
+    description: str = ""
+    licence: str = "none stated"
+    origin: str = "a plug-in"
     files: tuple[File, ...] = ()
     owners: str = ""  # the natural owner, when there is one
+    units: tuple[
+        str, ...
+    ] = ()  # columns that say whom a row is about: `loader` takes the unit as a second argument
 
 
-def load(name: str, data_dir: str | Path | None = None) -> Table:
+def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> Table:
     """Read a data set by name, its files' checksums verified first.
 
     >>> table = load("census")
     >>> table.x.shape, len(table.owner_names)
     ((27530, 75), 20)
     """
-    entry = DATASETS[_check.one_of("data", name, DATASETS)]
-    folder = check(name, data_dir)
-    module, function = entry.loader.split(".")
-    loader: Callable[[Path | None], Table] = getattr(import_module(f"{__package__}.{module}"), function)
-    return loader(folder)
+    _check_unit(name, unit)
+    loader, folder = DATASETS.find(name).loader, check(name, data_dir)
+    if isinstance(loader, str):
+        module, function = loader.split(".")
+        loader = getattr(import_module(f"{__package__}.{module}"), function)
+    table = loader(folder, unit) if unit.kind == "column" else loader(folder)  # type: ignore[call-arg]
+    if not isinstance(table, Table):
+        raise InputError(f"data={name!r}: its loader gave a {type(table).__name__}, where a Table is due.")
+    return table
+
+
+def _check_unit(name: str, unit: Unit) -> None:
+    known = DATASETS.find(name).units
+    if unit.kind == "column" and unit.column not in known:
+        has = f"Known there: {', '.join(known)}." if known else "It has none: use record or owner."
+        raise InputError(f"unit={str(unit)!r}: {name} has no such column of persons. {has}")
+    if unit.latest is not None:
+        raise InputError(f"latest={unit.latest!r}: {name} has no dates. Leave it out.")
 
 
 def check(name: str, data_dir: str | Path | None = None) -> Path | None:
     """Verify every file of a data set; the folder they are in, or None for the embedded set."""
-    entry = DATASETS[_check.one_of("data", name, DATASETS)]
+    entry = DATASETS.find(name)
     if not entry.files:
         return None
     folder = _folder(data_dir)
@@ -53,7 +75,7 @@ def check(name: str, data_dir: str | Path | None = None) -> Path | None:
 _folder = data_dir  # the argument of the same name hides the function
 _UCI = "UCI Machine Learning Repository"
 
-DATASETS: dict[str, Dataset] = {
+_OWN: dict[str, Dataset] = {
     "census": Dataset(
         loader="census.load",
         task="binary",
@@ -196,6 +218,7 @@ DATASETS: dict[str, Dataset] = {
                 "0d41925b18cf08fd576d0493beb01f3bf13d26c402099d9805969c4f002ce98c",
             ),
         ),
+        units=("User_ID",),
     ),
     "lending_club": Dataset(
         loader="loans.lending_club",
@@ -338,3 +361,15 @@ DATASETS: dict[str, Dataset] = {
         ),
     ),
 }
+
+
+def _entry(name: str, thing: Any) -> Dataset:
+    if not isinstance(thing, Dataset):
+        raise InputError(
+            f"data={name!r}: is a {type(thing).__name__}; must be a coterie.problems.datasets.Dataset, with a loader "
+            "(folder) that gives a Table, and its task."
+        )
+    return thing
+
+
+DATASETS: Registry[Dataset] = Registry("data", "coterie.data", _entry, _OWN)

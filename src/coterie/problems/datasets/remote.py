@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import InputError
+from coterie.units import RECORD, Unit
 
 if TYPE_CHECKING:
-    from coterie.problems.datasets.own import Bounds
+    from coterie.problems.datasets.declared import Columns, Declared
     from coterie.problems.table import Table
 
 Fetch = Callable[..., Any]
@@ -19,17 +21,19 @@ Fetch = Callable[..., Any]
 def load_openml(
     which: str,
     owner: str | None = None,
-    bounds: Bounds | str | Path | None = None,
+    columns: Columns | None = None,
     cache: str | Path | None = None,
     fetch: Fetch | None = None,
+    unit: Unit = RECORD,
 ) -> Table:
     """Read `openml:NAME_OR_ID` (with or without the prefix); the target is the data set's default one.
 
     Columns that are not numbers are one-hot encoded over the categories that the data set's ARFF header
-    declares. `cache` is a folder, by default $COTERIE_CACHE or ~/.cache/coterie; `fetch` stands in for
-    scikit-learn's function.
+    declares, unless `columns`, a columns file or its content, lists their values; so are classes. `cache` is a folder,
+    by default $COTERIE_CACHE or ~/.cache/coterie; `fetch` stands in for scikit-learn's function.
     """
-    from coterie.problems.datasets.own import _ranges, table_of
+    from coterie.problems.datasets.declared import declared
+    from coterie.problems.datasets.own import table_of
 
     name = which.removeprefix("openml:")
     folder = Path(cache or os.environ.get("COTERIE_CACHE") or Path.home() / ".cache" / "coterie") / "openml"
@@ -37,12 +41,21 @@ def load_openml(
     target = bunch.target
     if target is None or getattr(target, "ndim", 1) != 1:
         raise InputError(f"data='openml:{name}': has no single default target. Download it and use a file.")
-    frame = _one_hot(bunch.data, owner).assign(**{str(target.name): target})
-    if owner is not None and owner not in frame.columns:
-        raise InputError(
-            f"owner={owner!r}: no such column in openml:{name}. Columns: {', '.join(bunch.data.columns)}."
-        )
-    return table_of(frame, f"openml:{name}", str(target.name), owner, None, _ranges(bounds))
+    said = _with_header(declared(columns, str(target.name)), target)
+    frame = _one_hot(bunch.data, (owner, unit.column, unit.latest, *said.columns))
+    made = tuple(str(column) for column in frame.columns if column not in bunch.data.columns)
+    features = (*said.columns, *made) if said.columns else None
+    frame = frame.assign(**{str(target.name): target})
+    return table_of(frame, f"openml:{name}", said, owner, features, unit=unit)
+
+
+def _with_header(said: Declared, target) -> Declared:
+    """Classes from the header (a pandas categorical), where nothing else is declared."""
+    import pandas as pd
+
+    if said.classes or said.range or not isinstance(target.dtype, pd.CategoricalDtype):
+        return said
+    return replace(said, classes=tuple(str(one) for one in target.dtype.categories))
 
 
 def _fetch(name: str, folder: Path, fetch: Fetch | None):
@@ -60,11 +73,13 @@ def _fetch(name: str, folder: Path, fetch: Fetch | None):
         ) from error
 
 
-def _one_hot(frame, owner: str | None):
+def _one_hot(frame, left: Collection[str | None]):
     """Categories come from the header (a pandas categorical), never from the rows."""
     import pandas as pd
 
     named = [
-        name for name in frame.columns if name != owner and isinstance(frame[name].dtype, pd.CategoricalDtype)
+        name
+        for name in frame.columns
+        if name not in left and isinstance(frame[name].dtype, pd.CategoricalDtype)
     ]
     return pd.get_dummies(frame, columns=named, dtype=float) if named else frame

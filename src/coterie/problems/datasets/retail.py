@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, encode
-from coterie.problems.datasets._table import owner_codes, random_test_rows, regression
+from coterie.problems.datasets._table import held_out, owner_codes, random_test_rows, regression
+from coterie.problems.datasets.persons import codes_of
 from coterie.problems.table import Table
+from coterie.problems.whose import Whose
+from coterie.units import RECORD, Unit
 
 OUTLETS = tuple(f"OUT{number:03d}" for number in (10, 13, 17, 18, 19, 27, 35, 45, 46, 49))
 SALES = (0.0, 15_000.0)  # of one product in one outlet
@@ -62,22 +65,28 @@ def bigmart(folder: Path) -> Table:
         random_test_rows(len(frame)),
         owner=owner_codes(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
         owner_names=OUTLETS,
+        target="sales",
         source="Analytics Vidhya practice problem",
     )
 
 
-def blackfriday(folder: Path) -> Table:
+def blackfriday(folder: Path, unit: Unit = RECORD) -> Table:
     """Amount of a purchase, the first 19,280 rows of the set: clustered by customer, not a random sample."""
     import pandas as pd
 
     frame = pd.read_csv(folder / "blackfriday/BlackFriday_first19280.csv.gz", dtype=str)
     encoded = encode({field.name: frame[field.name].to_numpy() for field in BLACKFRIDAY}, BLACKFRIDAY)
+    whose = None
+    if unit.kind == "column":
+        whose = Whose(codes_of(frame[unit.column].to_numpy(str)))
     return regression(
         "blackfriday",
         encoded,
         frame["Purchase"].to_numpy(np.float64),
         PURCHASE,
-        random_test_rows(len(frame)),
+        held_out(len(frame), whose),
+        whose=whose,
+        target="purchase",
         source="Analytics Vidhya / Kaggle",
-        note="one customer has many rows: a guarantee for a record is not one for a customer",
+        note="one customer has many rows: unit column:User_ID protects a customer, unit record one row",
     )

@@ -1,20 +1,12 @@
 """A table's public description, agreed on by owners who never see each other's rows, and one owner's rows under it.
 
-    target = "income"
-    classes = ["low", "high"]      # or, for a quantity: range = [0, 250000]
-
-    [columns]
-    age = [17, 90]                 # a number's public range; values outside are moved to its ends
-    sex = ["F", "M"]               # a category's public values; others count as none of them
-
-Nothing here is computed from rows, so it costs no privacy; a row that does not fit is named by its number alone.
+It is a columns file (`declared.py`) that leaves nothing open. Nothing in it is computed from rows, so it costs no
+privacy; a row that does not fit is named by its number alone.
 """
 
 from __future__ import annotations
 
-import math
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,17 +14,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.problems.datasets._encode import Category, Encoded, Field, Numeric, codes_of, encode, scale
+from coterie.problems.datasets import declared, persons
+from coterie.problems.datasets._encode import encode
+from coterie.problems.datasets._fit import Outside, amounts, findings, fitted, targets
 from coterie.problems.datasets._table import signs
-from coterie.problems.datasets.own import Frame, first_row, is_number, numbers, read_frame
+from coterie.problems.datasets.declared import Declared
+from coterie.problems.datasets.frames import Frame, read_as, read_frame, seen
+from coterie.problems.datasets.kinds import Spec, plain
+from coterie.problems.fields import Feature
 from coterie.problems.table import Table, Task
+from coterie.problems.whose import Whose
+from coterie.units import RECORD, Unit
 
 
 class Rows(NamedTuple):
-    """One owner's rows, encoded."""
+    """One owner's rows, encoded. All of it is private."""
 
     x: np.ndarray  # (rows, dim) float32
     y: np.ndarray  # (rows,)
+    findings: tuple[str, ...] = ()  # rows that do not fit their columns' declaration, for the owner's eyes
+    read_as: str = ""  # how the file was read, in words
+    whose: Whose | None = None  # whom each row is about, where the unit of privacy is more than a record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,25 +42,19 @@ class Schema:
     """What is public about every owner's table: the target, the columns, and the values they may take."""
 
     target: str
-    columns: Mapping[str, tuple]  # name -> (low, high), or the category's values
+    columns: Mapping[str, Spec]  # by name
     classes: tuple[str, ...] = ()
     range: tuple[float, float] | None = None  # of a target that is a quantity
+    unit: str = ""  # of that quantity, in words
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise InputError("columns: none given. Name each feature with its public range or values.")
-        if self.target in self.columns:
-            raise InputError(f"target={self.target!r}: is among the columns. A target is no feature.")
         if (self.range is None) == (len(self.classes) == 0):
             raise InputError(
                 f"target={self.target!r}: give its classes, or the range of a quantity, not both or none."
             )
-        if self.classes and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
-            raise InputError(f"classes={list(self.classes)}: must be two or more different values.")
-        if self.range is not None:
-            _span("range", self.range)
-        for name, values in self.columns.items():
-            _field(name, values)
+        self._said()  # which checks each part
 
     @property
     def task(self) -> Task:
@@ -67,8 +63,10 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, in the columns' order."""
-        target = {"range": list(self.range)} if self.range else {"classes": list(self.classes)}
-        columns = {name: list(values) for name, values in self.columns.items()}
+        target: dict[str, Any] = {"classes": list(self.classes)}
+        if self.range:
+            target = {"range": list(self.range)} | ({"unit": self.unit} if self.unit else {})
+        columns = {name: plain(spec) for name, spec in self.columns.items()}
         return {"target": self.target, **target, "columns": columns}
 
     def empty(self, name: str) -> Table:
@@ -85,109 +83,65 @@ class Schema:
             columns=encoded.columns,
             bounds=encoded.bounds,
             target_bounds=self.range,
+            target_unit=self.unit,
             classes=self.classes,
+            target=self.target,
+            fields=encoded.fields,
             test_is_public=False,
             source="an agreement",
         )
 
-    def read(self, path: Path) -> Rows:
+    def read(self, path: Path, unit: Unit = RECORD) -> Rows:
         """An owner's rows from its CSV, Parquet or NPZ file; InputError names the first row that does not fit."""
-        frame = read_frame(path)
+        said = self._said()
+        text = (*said.texts, *([] if said.range else [self.target]), *persons.texts_of(unit, said))
+        frame = read_frame(path, text)
         for name in (self.target, *self.columns):
             if name not in frame.columns:
                 raise InputError(
                     f"data={str(path)!r}: has no column {name!r}, which the agreement names. Add or rename it."
                 )
-        columns = {field.name: _values(frame[field.name], field) for field in self._fields}
-        return Rows(self._encoded(columns).x, self._targets(frame[self.target]))
+        features = fitted(frame, self._fields)
+        y, outside = self._targets(frame[self.target])
+        whose, about = persons.read(frame, unit, said, str(path), alone=True)
+        told = (*seen(frame), *about, *findings((*features.outside, *outside)))
+        return Rows(features.encoded.x, y, told, read_as(frame), whose)
+
+    def _said(self) -> Declared:
+        return Declared(
+            target=self.target, columns=self.columns, classes=self.classes, range=self.range, unit=self.unit
+        )
 
     @property
-    def _fields(self) -> tuple[Field, ...]:
-        return tuple(_field(name, values) for name, values in self.columns.items())
+    def _fields(self) -> tuple[Feature, ...]:
+        return self._said().fields
 
-    def _encoded(self, columns: Mapping[str, np.ndarray]) -> Encoded:
-        return encode(columns, self._fields)
-
-    def _targets(self, column: Frame) -> np.ndarray:
+    def _targets(self, column: Frame) -> tuple[np.ndarray, tuple[Outside, ...]]:
         if self.range is not None:
-            return scale(numbers(column), *self.range)
-        codes = codes_of(_words(column), self.classes)
-        if (codes < 0).any():
-            raise InputError(
-                f"column {self.target!r}: row {first_row(codes < 0)} is none of the agreed classes. "
-                "Correct or remove it."
-            )
-        return signs(codes == 1) if self.task == "binary" else codes
+            values, outside = amounts(column, self.range)
+            return values, (outside,) if outside.rows else ()
+        codes = targets(column, self.classes)
+        return signs(codes == 1) if self.task == "binary" else codes, ()
 
 
 def from_json(value: Any, source: str) -> Schema:
     """A schema of plain values, as an agreement or a TOML file has them."""
-    if not isinstance(value, dict):
-        raise InputError(f"{source}: must be a table with target, classes or range, and columns.")
-    known = {"target", "classes", "range", "columns"}
-    for key in value:
-        if key not in known:
-            raise InputError(f"{source}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
-    target, columns = value.get("target"), value.get("columns")
-    if not isinstance(target, str) or not isinstance(columns, dict):
-        raise InputError(f'{source}: needs target = "…" and a table [columns].')
-    classes, span = value.get("classes", []), value.get("range")
-    if not _is_list(classes) or not (span is None or _is_list(span)):
-        raise InputError(f"{source}: classes and range must be lists.")
-    for name, values in columns.items():
-        if not _is_list(values):
-            raise InputError(f"{source}: column {name!r} must be [low, high] or a list of values.")
-    return Schema(
-        target=target,
-        columns={name: tuple(values) for name, values in columns.items()},
-        classes=tuple(str(one) for one in classes),
-        range=None if span is None else _span("range", span),
-    )
+    return _whole(declared.from_json(value, source), source)
 
 
 def read_toml(path: Path) -> Schema:
-    """The schema in a TOML file."""
-    try:
-        return from_json(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
-    except OSError as error:
-        raise InputError(f"columns={str(path)!r}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"columns={str(path)!r}: is not TOML ({error}).") from error
+    """The schema in a columns file."""
+    return _whole(declared.read_toml(path), str(path))
 
 
-def _field(name: str, values: Sequence[Any]) -> Field:
-    if values and all(isinstance(one, str) for one in values):
-        if len(set(values)) < len(values):
-            raise InputError(f"column {name!r}: a value is listed twice.")
-        return Category(name, tuple(values))
-    return Numeric(name, *_span(f"column {name!r}", values))
-
-
-def _span(what: str, values: Sequence[Any]) -> tuple[float, float]:
-    fine = len(values) == 2 and all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) and math.isfinite(one) for one in values
+def _whole(said: Declared, source: str) -> Schema:
+    if said.target is None:
+        raise InputError(f'{source}: needs target = "…", so that every owner learns the same.')
+    if said.from_rows:
+        raise InputError(
+            f"{source}: was made from rows (from_rows), and every party would see it. State ranges and lists that are "
+            "known without looking at rows, then take from_rows out."
+        )
+    return Schema(
+        target=said.target, columns=said.columns, classes=said.classes, range=said.range, unit=said.unit
     )
-    if not fine or not values[0] < values[1]:
-        raise InputError(
-            f"{what}={list(values)!r:.80}: must be two finite numbers, low < high, or a list of texts."
-        )
-    return float(values[0]), float(values[1])
-
-
-def _values(column: Frame, field: Field) -> np.ndarray:
-    return numbers(column) if isinstance(field, Numeric) else _words(column)
-
-
-def _words(column: Frame) -> np.ndarray:
-    """Values as the schema writes them: 1 and 1.0 are the same class."""
-    if column.isna().any():
-        raise InputError(
-            f"column {column.name!r}: row {first_row(column.isna())} is empty. Fill or remove such rows."
-        )
-    if is_number(column):
-        return np.array([f"{value:g}" for value in column.to_numpy(np.float64)], object)
-    return column.astype(str).to_numpy(object)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.problems.datasets._encode import Category, Encoded, Numeric, encode
+from coterie.problems.datasets._encode import Category, Encoded, Numeric, Plain, encode
 from coterie.problems.datasets._table import binary, multiclass, random_test_rows
 from coterie.problems.table import Table
 
@@ -58,16 +58,16 @@ CREDIT = (
 # mean ± 4 standard deviations, from 0 where the unit allows none below. Hillshades are bytes, aspects
 # degrees.
 COVTYPE = (
-    Numeric("elevation", 1_850, 4_100),
-    Numeric("aspect", 0, 360),
-    Numeric("slope", 0, 45),
-    Numeric("distance to water", 0, 1_120),
-    Numeric("height above water", -187, 280),
-    Numeric("distance to roads", 0, 8_600),
+    Numeric("elevation", 1_850, 4_100, unit="m"),
+    Numeric("aspect", 0, 360, unit="degrees"),
+    Numeric("slope", 0, 45, unit="degrees"),
+    Numeric("distance to water", 0, 1_120, unit="m"),
+    Numeric("height above water", -187, 280, unit="m"),
+    Numeric("distance to roads", 0, 8_600, unit="m"),
     Numeric("hillshade 9am", 0, 255),
     Numeric("hillshade noon", 0, 255),
     Numeric("hillshade 3pm", 0, 255),
-    Numeric("distance to fire points", 0, 7_300),
+    Numeric("distance to fire points", 0, 7_300, unit="m"),
 )
 COVTYPE_CLASSES = (
     "spruce/fir", "lodgepole pine", "ponderosa pine", "cottonwood/willow", "aspen", "douglas-fir",
@@ -83,7 +83,15 @@ def bank(folder: Path) -> Table:
     encoded = encode({field.name: frame[field.name].to_numpy() for field in BANK}, BANK)
     yes = (frame["y"] == "yes").to_numpy()
     test = random_test_rows(len(frame))
-    return binary("bank", encoded, yes, test, classes=("no", "yes"), source="UCI Bank Marketing (CC BY 4.0)")
+    return binary(
+        "bank",
+        encoded,
+        yes,
+        test,
+        classes=("no", "yes"),
+        target="subscribes",
+        source="UCI Bank Marketing (CC BY 4.0)",
+    )
 
 
 def breast_cancer(folder: Path) -> Table:
@@ -98,6 +106,7 @@ def breast_cancer(folder: Path) -> Table:
         rows[:, 10] == 4,
         random_test_rows(len(rows)),
         classes=("benign", "malignant"),
+        target="diagnosis",
         source="UCI Breast Cancer Wisconsin (original) (CC BY 4.0)",
         note="complete rows only",
     )
@@ -142,8 +151,8 @@ def epsilon(folder: Path) -> Table:
 
     frame = pd.read_csv(folder / "epsilon-subset/epsilon_5k.csv.gz")
     names = tuple(f"x{index}" for index in range(1, 101))
-    x = np.clip(frame[list(names)].to_numpy(np.float32), -1.0, 1.0)
-    encoded = Encoded(x, names, np.tile(np.array([-1.0, 1.0], np.float32), (100, 1)))
+    x = frame[list(names)].to_numpy(np.float32)
+    encoded = encode(dict(zip(names, x.T)), tuple(Plain(name, -1.0, 1.0) for name in names))
     test = (frame["id"] > 4000).to_numpy()
     source = "Pascal Large Scale Learning Challenge 2008, excerpt"
     return binary("epsilon", encoded, frame["y"].to_numpy() == 1, test, classes=("0", "1"), source=source)
@@ -156,13 +165,10 @@ def _covtype(folder: Path) -> tuple[Encoded, np.ndarray]:
     import pandas as pd
 
     rows = pd.read_csv(folder / "covtype/covtype.data.gz", header=None, dtype=np.int16).to_numpy()
-    numeric = encode({field.name: rows[:, at] for at, field in enumerate(COVTYPE)}, COVTYPE)
-    areas = tuple(f"wilderness {index}" for index in range(1, 5)) + tuple(
-        f"soil {index}" for index in range(1, 41)
-    )
-    bounds = np.concatenate([numeric.bounds, np.tile(np.array([0.0, 1.0], np.float32), (44, 1))])
-    x = np.concatenate([numeric.x, np.clip(rows[:, 10:54], 0, 1).astype(np.float32)], axis=1)
-    return Encoded(x, numeric.columns + areas, bounds), rows[:, 54].astype(np.int32)
+    areas = (*(f"wilderness {index}" for index in range(1, 5)), *(f"soil {index}" for index in range(1, 41)))
+    fields = (*COVTYPE, *(Plain(name, 0, 1) for name in areas))
+    encoded = encode({field.name: rows[:, at] for at, field in enumerate(fields)}, fields)
+    return encoded, rows[:, 54].astype(np.int32)
 
 
 def _credit(name: str, frame) -> Table:
@@ -173,5 +179,6 @@ def _credit(name: str, frame) -> Table:
         frame["Class"].to_numpy() == 1,
         random_test_rows(len(frame)),
         classes=("legitimate", "fraud"),
+        target="transaction",
         source="ULB Machine Learning Group (DbCL 1.0)",
     )

@@ -13,11 +13,11 @@ from coterie.mechanisms import FixedSize
 from coterie.problems.losses import softmax
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped, clipped_mean, objective
-from coterie.problems.resnet import _by_rows, _convolve, _neighbourhoods, _normalise, resnet
 from coterie.program import Batch, Shards
 from coterie.protocols import Task, build
 from coterie.topologies import build as topology
 from coterie.topologies import mixer
+from papers.resnet import _by_rows, _convolve, _neighbourhoods, _normalise, resnet
 
 TINY = resnet(3, blocks=(1, 1), width=4, groups=2)
 PROBLEM = Problem(TINY, softmax(3), none())

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from coterie.errors import InputError
-from coterie.problems import patch_features
-from coterie.problems.patch_features import Bank, Layout, bank, dead_leaves, made_up_patches, responses
+from papers import patch_features
+from papers.patch_features import Bank, Layout, bank, dead_leaves, made_up_patches, responses
 
 SMALL = Layout(size=4, stride=1, threshold=0.5, cells=2)
 

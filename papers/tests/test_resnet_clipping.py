@@ -9,12 +9,12 @@ import pytest
 
 from coterie._types import PyTree
 from coterie.mechanisms import places
-from coterie.mechanisms.clipping import sensitivity
-from coterie.problems import resnet
 from coterie.problems.losses import softmax
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped, clipped_sum
 from coterie.program import Batch
+from coterie.relations import REPLACE_ONE
+from papers import resnet
 
 CLIP = 0.3
 OWNERS, ROWS = 2, 5
@@ -143,7 +143,7 @@ def test_hostile_pictures_move_the_sum_by_no_more_than_declared(monkeypatch: pyt
     for row in (1 - rows.x[0], rows.x[0] * 1e30, rows.x[0] * 1e-30, 0.5, np.nan, np.inf, 3e38, -1e19):
         after = release(START, rows.x.at[0].set(row))
         changes.append(np.linalg.norm([_apart(a, b) for a, b in zip(*map(jax.tree.leaves, (before, after)))]))
-    assert 0.5 * CLIP < max(changes) <= sensitivity(CLIP) * (1 + 1e-4)
+    assert 0.5 * CLIP < max(changes) <= REPLACE_ONE.reach * CLIP * (1 + 1e-4)
     for number in (np.nan, np.inf, 1e30):
         broken = jax.tree.map(lambda leaf, number=number: leaf.at[0].set(number), START)
         assert np.isfinite(
