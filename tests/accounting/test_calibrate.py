@@ -75,3 +75,21 @@ def test_refuses_a_budget_that_is_none(epsilon):
 def test_refuses_other_bad_arguments(name, value):
     with pytest.raises(InputError, match=name):
         calibrate(full, **({"epsilon": 1.0, "delta": 1e-5} | {name: value}))
+
+
+@pytest.mark.parametrize("epsilon", [1e9, 1e-12])
+def test_extreme_budgets_are_met_without_a_warning(epsilon):
+    """Warnings are errors here; a user would see the library's on the terminal."""
+    noise = calibrate(full, epsilon=epsilon, delta=1e-5)
+    assert 0 < certify(full(noise), delta=1e-5).epsilon <= epsilon
+
+
+@pytest.mark.parametrize("make", [poisson, fixed])
+def test_hardly_any_noise_on_a_sample_is_infinite_with_a_reason(make):
+    found = certify(make(1e-5), delta=1e-5)
+    assert (found.epsilon, found.epsilon_optimistic) == (math.inf, 0.0)
+    assert "no grid here resolves" in found.reason
+
+
+def test_hardly_any_laplace_noise_is_its_pure_sum():
+    assert certify(laplace(1e-6), delta=1e-5).epsilon == pytest.approx(25 * 2e6)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.accounting import certify, event_from_json, event_to_json, recompute
-from coterie.accounting.certify import bound_of
+from coterie.accounting.certifying import bound_of
 from coterie.errors import InputError
 
 RELATION = {
@@ -148,6 +148,31 @@ def test_refuses_and_names_what_it_cannot_certify(event, relation, named):
 def test_refuses_delta_outside_the_unit_interval(delta):
     with pytest.raises(InputError, match="delta="):
         certify(GAUSSIAN, delta=delta)
+
+
+def test_without_delta_laplace_costs_the_sum_of_its_largest_losses_exactly():
+    """It was refused."""
+    found = certify(dp.SelfComposedDpEvent(dp.LaplaceDpEvent(5.0), 10), delta=0.0)
+    assert (found.epsilon, found.epsilon_optimistic, found.accountant) == (4.0, 4.0, "pure composition")
+    sampled = dp.PoissonSampledDpEvent(0.5, dp.LaplaceDpEvent(1.0))
+    expected = math.log(1 + (math.e - 1) / 2)
+    assert certify(sampled, delta=0.0, relation="add_or_remove_one").epsilon == pytest.approx(expected)
+    with pytest.raises(InputError, match="delta=0: no epsilon bounds Gaussian noise"):
+        certify(dp.ComposedDpEvent([GAUSSIAN, dp.LaplaceDpEvent(5.0)]), delta=0.0)
+
+
+def test_a_pure_sum_without_a_grid_claims_no_lower_end():
+    """At δ > 0 the sum of largest losses is no lower bound; it was called one where no grid was computed."""
+    hardly_any = dp.SelfComposedDpEvent(dp.LaplaceDpEvent(1e-6), 25)
+    assert certify(hardly_any, delta=1e-5).epsilon_optimistic == 0
+
+
+def test_more_releases_than_a_grid_holds_are_infinite_with_a_reason():
+    """They were an error of the memory."""
+    sampled = dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1e9))
+    found = certify(dp.SelfComposedDpEvent(sampled, 10**9), delta=1e-5)
+    assert (found.epsilon, found.epsilon_optimistic) == (math.inf, 0.0)
+    assert found.reason == "no grid here is long enough for 1,000,000,000 releases"
 
 
 def test_warns_when_delta_allows_publishing_a_record():

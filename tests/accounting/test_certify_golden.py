@@ -5,6 +5,7 @@ import math
 import dp_accounting as dp
 import pytest
 
+from coterie._rounding import at_most
 from coterie.accounting import certify
 
 BAND = 0.02
@@ -25,21 +26,21 @@ def poisson(rate: float, noise: float, steps: int) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise)), steps)
 
 
-FIXED = {0.2: 21.1, 0.4: 229, 0.6: 599, 0.8: 1124, 1.0: 1806}
-POISSON = {0.2: 0.233, 0.4: 21.1, 0.6: 101, 0.8: 229, 1.0: 395}
+FIXED = {0.2: 21.11, 0.4: 228.7, 0.6: 599, 0.8: 1123, 1.0: 1806}  # as they are printed: rounded up
+POISSON = {0.2: 0.2335, 0.4: 21.12, 0.6: 101, 0.8: 228.7, 1.0: 395.1}
 
 
 @pytest.mark.parametrize(("claimed", "expected"), FIXED.items())
 def test_dual_averaging_with_one_record_a_step(claimed, expected):
     found = certify(one_of(RECORDS, dual_averaging_noise(claimed), STEPS), delta=0.01)
-    assert found.epsilon == pytest.approx(expected, rel=BAND)
+    assert at_most(found.epsilon) == expected
     assert found.epsilon * 0.92 <= found.epsilon_optimistic <= found.epsilon
 
 
 @pytest.mark.parametrize(("claimed", "expected"), POISSON.items())
 def test_dual_averaging_with_poisson_sampling(claimed, expected):
     found = certify(poisson(1 / RECORDS, dual_averaging_noise(claimed), STEPS), delta=0.01)
-    assert found.epsilon == pytest.approx(expected, rel=BAND)
+    assert at_most(found.epsilon) == expected
     assert found.epsilon_optimistic <= found.epsilon
 
 
@@ -54,10 +55,10 @@ def test_one_vs_all_models_each_calibrated_by_the_classical_formula(models, expe
 
 
 @pytest.mark.parametrize(
-    ("noise", "records", "steps", "expected"), [(0.04, 2500, 3500, 11_157), (0.05, 3000, 2200, 5443)]
+    ("noise", "records", "steps", "expected"), [(0.04, 2500, 3500, 11_158), (0.05, 3000, 2200, 5444)]
 )
 def test_clipped_push_sum(noise, records, steps, expected):
-    assert certify(one_of(records, noise, steps), delta=1e-5).epsilon == pytest.approx(expected, rel=BAND)
+    assert at_most(certify(one_of(records, noise, steps), delta=1e-5).epsilon) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
-"""Claimed, certified, audited: statements of privacy, certificates, and noise for a budget."""
+"""Claimed, certified, audited: statements of privacy, certificates, and noise for a budget.
 
-from coterie.accounting.calibrate import calibrate
-from coterie.accounting.certify import certify, recompute
+It may know plans and events, never a program, a loss or a record: a certificate is about what a plan says.
+"""
+
+from coterie.accounting.calibrating import calibrate
+from coterie.accounting.certifying import certify, recompute
 from coterie.accounting.events import event_from_json, event_to_json
 from coterie.accounting.statements import Certificate, Claim, Finding
 

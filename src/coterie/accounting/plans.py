@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from coterie.accounting.certify import certify
+import numpy as np
+
+from coterie.accounting.atoms import flatten
+from coterie.accounting.certifying import certify
+from coterie.accounting.exposure import together
+from coterie.accounting.persons import check_owners, no_better, of_events
 from coterie.accounting.statements import Certificate
 from coterie.errors import InputError
-from coterie.mechanisms import OnePass, Passes, ReleasePlan
+from coterie.mechanisms import FullBatch, OnePass, Passes, Poisson, ReleasePlan
+from coterie.units import at_owners, told_owners
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+
+ALL_OTHERS = "all other owners together, and whoever adds up"
 
 
 class Charges(NamedTuple):
@@ -19,6 +29,7 @@ class Charges(NamedTuple):
 
     upfront: DpEvent | None  # charged before the first message, with no message
     each: DpEvent  # charged with each message
+    tables: tuple[DpEvent, ...]  # charged with each table, after the last message
     parts: int  # 0: messages compose one after the other; else message `turn` reads part turn % parts alone
 
 
@@ -35,27 +46,45 @@ def certificates_of(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
             plan.charged or plan.noise_multiplier,
             # by its text, which has all numbers of an event: composed events cannot be hashed
             map(repr, plan.extra or (None,) * len(plan.sizes)),
+            zip(*(table.noise_multiplier for table in plan.tables.values()))
+            if plan.tables
+            else ((),) * len(plan.sizes),
         )
     )
     found = {}
     for owner, who in enumerate(alike):
         if who not in found:
-            size = plan.sizes[owner]
-            one = certify(plan.event(owner), delta=delta, relation=plan.relation, view=plan.view, size=size)
+            one = certify(
+                plan.event(owner),
+                delta=delta,
+                relation=plan.relation,
+                view=plan.view,
+                size=plan.sizes[owner],
+                unit=plan.unit.words,
+            )
             found[who] = replace(one, reason=plan.flaw) if plan.flaw else one
     return tuple(found[who] for who in alike)
+
+
+def against_all_others(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
+    """One certificate for each owner against all other owners together, who take their own noise off every sum.
+
+    Guarantee: each bounds what is left, the owner's own noise; whoever adds up may be among them.
+    """
+    return certificates_of(replace(plan, charged=None, view=ALL_OTHERS), delta)
 
 
 def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:
     """What a ledger is charged for each of an owner's `messages`.
 
-    Guarantee: `upfront`, and `each` composed over all messages (in parallel over the parts of one pass, which are
-    disjoint and fixed by position), cost what `plan.event(owner)` says.
+    Guarantee: `upfront`, `tables`, and `each` composed over all messages (in parallel over the parts of one pass, which
+    are disjoint and fixed by position), cost what `plan.event(owner)` says.
     """
     upfront = None if plan.extra is None else plan.extra[owner]
-    bare = replace(plan, extra=None)
+    tables = tuple(table.event(owner) for table in plan.tables.values())
+    bare = replace(plan, extra=None, selection=None, evaluation=None)
     if messages == 1:  # whatever was done at home leaves with the one message
-        return Charges(upfront, bare.event(owner), 0)
+        return Charges(upfront, bare.event(owner), tables, 0)
     if messages != plan.releases[owner]:
         raise InputError(
             f"messages={messages}: must be 1 or the plan's {plan.releases[owner]} releases of owner {owner}."
@@ -64,4 +93,73 @@ def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:
     parts = 0
     if isinstance(plan.sampler, OnePass | Passes):
         parts = -(-plan.sizes[owner] // plan.sampler.batch)
-    return Charges(upfront, one, parts)
+    return Charges(upfront, one, tables, parts)
+
+
+def person_told(plan: ReleasePlan, delta: float, owners_per_person: int) -> Certificate | None:
+    """What every report says of a person at `told_owners` of them; None where there is one owner only."""
+    return person_of(plan, delta, told_owners(owners_per_person)) if len(plan.sizes) > 1 else None
+
+
+def person_of(plan: ReleasePlan, delta: float, owners: int) -> Certificate:
+    """The certificate for a person whom up to so many owners know, for the plan's relation and view.
+
+    Guarantee: it bounds what the engine executes for units of any so many owners that change at once, one at each. An
+    owner who colludes knows its own records of a person anyway: it is about those at owners who do not.
+    """
+    check_owners(owners, len(plan.sizes))
+    own = [plan.event(owner) for owner in range(len(plan.sizes))]
+    private = not any(flatten(event).reason for event in own)
+    alone = plan.charged is None or not (plan.quorum or plan.shared)
+    events, many = (own, owners) if alone or not private else ([_jointly(plan, owners)], 1)
+    found = of_events(events, many, delta, plan.relation, view=plan.view, unit=plan.unit.words)
+    return replace(found, unit=at_owners(plan.unit.words, owners), reason=plan.flaw or found.reason)
+
+
+def _jointly(plan: ReleasePlan, owners: int) -> DpEvent:
+    """The event of a person where noise protects several owners at once: the largest shift, and the worst of the rest.
+
+    Argument: what the sums show is one Gaussian that the person shifts by at most μ_S (`persons`); tables and
+    what else an owner releases have noise of their own, and any set of owners releases no more than the worst of each.
+    """
+    import dp_accounting as dp
+
+    noise = _noise_at(plan, owners)
+    everyone = range(len(plan.sizes))
+    more = [[table.event(owner) for owner in everyone] for table in plan.tables.values()]
+    more += [list(plan.extra)] if plan.extra else []
+    worst = [no_better(events, owners, plan.relation) for events in more]
+    return dp.ComposedDpEvent([_sampled(plan, noise, owners), *worst])
+
+
+def _noise_at(plan: ReleasePlan, owners: int) -> float:
+    """Noise over what a person at the worst so many owners, who do not collude, shifts: 1/μ, in units of clip_norm."""
+    everyone = len(plan.sizes)
+    owners = min(owners, everyone - (plan.colluding or 0))
+    if plan.shared is not None:
+        reach = [1 / own for own in plan.noise_multiplier]
+        shown = together(
+            np.ones(everyone), plan.shared.variances(everyone), plan.shared.colluding, reach, owners
+        )
+        return 1 / math.sqrt(shown)
+    assert plan.charged is not None
+    return 1 / math.fsum(1 / charged for charged in sorted(plan.charged)[:owners])
+
+
+def _sampled(plan: ReleasePlan, noise: float, owners: int) -> DpEvent:
+    """So many releases of all records, or of Poisson samples.
+
+    Argument: with p the chance that any of the owners draws its unit, both data sets' releases are (1 − p) A + p B with
+    the same A, and B a mixture over who did, with weights that both share. Joint convexity takes the mixture out, and
+    whoever did shifts by no more than all: one record's pair at rate p. A cap halves the noise (`persons`).
+    """
+    import dp_accounting as dp
+
+    release, times = plan.noise.event(noise), max(plan.releases)
+    match plan.sampler:
+        case FullBatch():
+            return dp.SelfComposedDpEvent(release, times)
+        case Poisson(rate=rate, cap=cap) if plan.relation.sizes_are_public:
+            halved = release if cap >= max(plan.sizes) else plan.noise.event(noise / 2)
+            return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(1 - (1 - rate) ** owners, halved), times)
+    return dp.NonPrivateDpEvent()

@@ -15,15 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from coterie.relations import Direction
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
 
 Floats: TypeAlias = np.ndarray
-Direction: TypeAlias = Literal["remove", "add", "replace"]
 
 _TAIL = 10.0  # standard deviations; the mass beyond, 8e-24 a release, is counted as an infinite loss
 
@@ -101,8 +102,10 @@ def fixed_size(noise_multiplier: float, rate: float) -> Profile:
     def tails(epsilons: Floats) -> tuple[Floats, Floats]:
         from scipy.special import ndtr
 
-        loss = _unsampled_loss(np.maximum(epsilons, least / 2), rate)
-        threshold = np.where(epsilons > least / 2, loss / mu + mu / 2, -np.inf)
+        # mix/Q = e^ε where e^t = (e^ε − (1 − rate))/rate = (1 − rate)/rate · (e^(ε − least) − 1), which keeps its
+        # digits down to the least loss; every outcome has a loss above that one.
+        loss = least - math.log(rate) + _log_expm1(np.maximum(epsilons - least, 1e-300))
+        threshold = np.where(epsilons > least, loss / mu + mu / 2, -np.inf)
         return (1 - rate) * ndtr(-threshold) + rate * ndtr(mu - threshold), ndtr(-threshold)
 
     lower = min(0.0, -_mixture_loss(_TAIL, mu, rate))
@@ -170,13 +173,44 @@ def below(profile: Profile, step: float) -> tuple[PLDPmf, float]:
     from dp_accounting.pld import pld_pmf
 
     upper, lower = profile.tails(np.array([-step, step]))
-    centre = float(upper[0] - upper[1])
-    origin = math.log(centre / float(lower[0] - lower[1])) if centre > 0 else 0.0
+    centre, other = float(upper[0] - upper[1]), float(lower[0] - lower[1])
+    # Between the two ends in exact arithmetic; where hardly any mass is in between, rounding must not move it out.
+    origin = min(max(math.log(centre / other), -step), step) if min(centre, other) > 0 else -step
     first, last = math.floor((profile.lower - origin) / step), math.ceil((profile.upper - origin) / step)
     points = np.arange(min(first, -2), max(last, 2) + 1)
     mass = _mass_from(profile, points * step + origin, step)
     mass[points == 0] += centre
     return pld_pmf.DensePLDPmf(step, int(points[0]), mass, 0.0, False), origin
+
+
+def length(profile: Profile, step: float, times: int) -> int:
+    """How many grid points as many releases take, composed: known before any of them is allocated."""
+    from dp_accounting.pld import common
+
+    masses = above(profile, step).to_dense_pmf()._probs
+    lowest, highest = common.compute_self_convolve_bounds(masses, times, 1e-15)  # pyright: ignore
+    return highest - lowest + 1
+
+
+def epsilon_between(pmf: PLDPmf, delta: float) -> tuple[float, float]:
+    """Two numbers a millionth apart that enclose the epsilon of a discrete privacy loss distribution.
+
+    The library's own inverse divides by e^−loss, which underflows between losses of 709 and 745.
+    """
+    from scipy.optimize import brentq
+
+    def excess(epsilon: float) -> float:
+        return math.log(max(float(pmf.get_delta_for_epsilon(epsilon)), 1e-300) / delta)
+
+    if excess(math.inf) > 0:
+        return math.inf, math.inf
+    if excess(0.0) <= 0:
+        return 0.0, 0.0
+    low, high = 0.0, 1.0
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    root, width = float(brentq(excess, low, high, xtol=1e-9, rtol=1e-8)), 1e-8 + 5e-7 * high  # pyright: ignore
+    return max(root - width, 0.0), root + width
 
 
 def _mass_from(profile: Profile, edges: Floats, step: float) -> Floats:
@@ -188,10 +222,15 @@ def _mass_from(profile: Profile, edges: Floats, step: float) -> Floats:
 
 
 def _unsampled_loss(epsilons: Floats, rate: float) -> Floats:
-    """t with 1 + rate (e^t − 1) = e^ε, without overflow for large and without cancellation for small ε."""
-    small = np.log1p(np.maximum(np.expm1(np.minimum(epsilons, 1.0)) / rate, -1 + 1e-300))
+    """t with 1 + rate (e^t − 1) = e^ε for ε >= 0, without overflow for large and without cancellation for small ε."""
+    small = np.log1p(np.expm1(np.minimum(epsilons, 1.0)) / rate)
     large = np.maximum(epsilons, 1.0)
     return np.where(epsilons < 1, small, large + np.log1p(-(1 - rate) * np.exp(-large)) - math.log(rate))
+
+
+def _log_expm1(x: Floats) -> Floats:
+    """ln(e^x − 1) for x > 0, without overflow."""
+    return np.where(x < 1, np.log(np.expm1(np.minimum(x, 1.0))), x + np.log1p(-np.exp(-np.maximum(x, 1.0))))
 
 
 def _gaussian_delta(losses: Floats, mu: float) -> Floats:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from coterie._rounding import lower, upper
 from coterie.accounting.events import event_to_json
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Claim:
     view: str
     source: str  # author_year and the theorem's number
     note: str
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         stated = "no ε stated" if self.epsilon is None else f"ε = {_number(self.epsilon)}"
@@ -62,9 +66,12 @@ class Certificate:
     event: DpEvent  # what was certified: enough for a third party to compute it again
     size: int | None  # the owner's public number of records, where it was given
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         tail = f" because {self.reason}" if self.reason else ""
-        return f"certified: ε ≤ {_number(self.epsilon)} {_context(self)} by {self.accountant}{tail}"
+        return f"certified: ε ≤ {upper(self.epsilon)} {_context(self)} by {self.accountant}{tail}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold, the event included; `recompute` takes them back."""
@@ -83,9 +90,12 @@ class Finding:
     confidence: float
     games: int  # how many times the attacker guessed
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         effort = f"with confidence {self.confidence:g} from {self.games:,} games"
-        return f"audited: ε ≥ {_number(self.epsilon)} {_context(self)} {effort}"
+        return f"audited: ε ≥ {lower(self.epsilon)} {_context(self)} {effort}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""

@@ -1,6 +1,20 @@
 """The owner's ledger: what was charged to its records, stored before the message it paid for may leave."""
 
 from coterie.accounting.ledger.book import Ledger, data_hash
-from coterie.accounting.ledger.reading import Snapshot, Verification, read, verify
+from coterie.accounting.ledger.chain import Head
+from coterie.accounting.ledger.forecasting import Forecast, forecast
+from coterie.accounting.ledger.reading import Snapshot, Verification, head_of, read, terms_of, verify
 
-__all__ = ["Ledger", "Snapshot", "Verification", "data_hash", "read", "verify"]
+__all__ = [
+    "Forecast",
+    "Head",
+    "Ledger",
+    "Snapshot",
+    "Verification",
+    "data_hash",
+    "forecast",
+    "head_of",
+    "read",
+    "terms_of",
+    "verify",
+]

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.accounting.certify import STANDS_STILL, bound_of, certify, flatten
+from coterie.accounting.atoms import flatten
+from coterie.accounting.certifying import STANDS_STILL, bound_of, certify
 from coterie.accounting.ledger.chain import Terms
 from coterie.accounting.ledger.units import Tally
 from coterie.accounting.statements import Certificate
 from coterie.errors import InputError
+from coterie.relations import named
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -104,7 +106,7 @@ class Account:
     def epsilon(self, case: Tally) -> float:
         """What one composition costs at the budget's delta."""
         terms = self.terms
-        return bound_of(flatten(composed(case)), terms.delta, terms.relation, STANDS_STILL).epsilon
+        return bound_of(flatten(composed(case)), terms.delta, named(terms.relation), STANDS_STILL).epsilon
 
     def certificate(self, cases: Iterable[Tally], delta: float) -> Certificate:
         """The certificate of the worst of these compositions, for the ledger's unit of privacy."""

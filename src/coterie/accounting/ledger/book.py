@@ -16,7 +16,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from coterie import _check
-from coterie.accounting.certify import RELATIONS
 from coterie.accounting.events import event_from_json, event_to_json
 from coterie.accounting.ledger import store
 from coterie.accounting.ledger.account import Account, Part, Partition
@@ -24,7 +23,8 @@ from coterie.accounting.ledger.chain import Head, Row, Terms, canonical, sealed,
 from coterie.accounting.ledger.reading import replay
 from coterie.accounting.ledger.units import Tally, tally
 from coterie.accounting.statements import Certificate
-from coterie.errors import BudgetError, InputError
+from coterie.errors import BudgetError, InputError, LedgerError
+from coterie.relations import REPLACE_ONE, named
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -57,9 +57,16 @@ class Ledger:
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, account: Account, head: Head, held: ExitStack
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        account: Account,
+        head: Head,
+        lock: int,
+        held: ExitStack,
     ) -> None:
         self._path, self._connection, self._account, self._head = path, connection, account, head
+        self._lock = lock
         self._held: ExitStack | None = held  # connection and lock; None once they are let go
         self._process, self._turn = os.getpid(), RLock()
 
@@ -71,24 +78,29 @@ class Ledger:
         data_hash: str,
         epsilon: float,
         delta: float,
-        relation: str = "replace_one",
+        relation: str = REPLACE_ONE,
         rows_per_unit: int = 1,
     ) -> Ledger:
         """Open the file for writing, or create it. Its terms are fixed then; opening with others is refused.
 
+        LedgerError where the file is older than it has been, which is noted beside it.
+
         `rows_per_unit` is the most records that one person has in the data; the budget is the person's.
         """
-        terms = _terms(data_hash, epsilon, delta, relation, rows_per_unit)
+        terms = terms_for(data_hash, epsilon, delta, relation, rows_per_unit)
         path = Path(os.path.realpath(path))  # one lock for one file, by whatever name
         with ExitStack() as held:
-            held.callback(os.close, store.lock(path))
+            lock = store.lock(path)
+            held.callback(os.close, lock)
             if not path.exists():
                 store.create(path, terms)
             connection = store.open_writer(path)
             held.callback(connection.close)
             account, head = replay(path, connection)
-            _same_terms(path, account.terms, terms)
-            return cls(path, connection, account, head, held.pop_all())
+            _complete(path, connection, head)
+            same_terms(path, account.terms, terms)
+            store.first_note(path, lock, head)
+            return cls(path, connection, account, head, lock, held.pop_all())
 
     def __enter__(self) -> Ledger:
         return self
@@ -106,6 +118,22 @@ class Ledger:
     def terms(self) -> Terms:
         """Data, budget, relation and unit, as the file has them."""
         return self._account.terms
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._path
+
+    @property
+    def top(self) -> Head:
+        """The last row's number and hash: what `holds` is asked later."""
+        return self._head
+
+    def holds(self, known: Head) -> bool:
+        """Whether this was the ledger's last row at some time. Where it was not, the file is older, or another one."""
+        with self._turn:
+            self._usable()
+            return store.holds(self._connection, known)
 
     @property
     def head(self) -> str:
@@ -145,6 +173,39 @@ class Ledger:
                     None if content is None else sha256(content), "", ""), content)  # fmt: skip
             self._account.add(events, place)
             return content
+
+    def record(self, run: str, round: int, event: DpEvent, *, part: tuple[str, int] | None = None) -> None:
+        """Charge what may have been released already, whatever the budget says: nothing may leave for it."""
+        body, events, place = self._understood(event, part)
+        with self._turn:
+            if self._find(_name("run", run), _check.count("round", round, 0)) is None:
+                where = place or (None, None)
+                self._append(Row(0, "", "charge", run, round, *where, body, None, "", ""), None)
+                self._account.add(events, place)
+
+    def given_up(self, run: str) -> bool:
+        """Whether the run was written off (`recovery.write_off`): nothing of it may ever be drawn again."""
+        with self._turn:
+            self._usable()
+            return store.last_of(self._connection, run + store.WRITTEN_OFF) > 0
+
+    def unsettled(self) -> list[str]:
+        """Runs that may have released more than this ledger knows: it was restored, and none was heard of since."""
+        with self._turn:
+            self._usable()
+            found = self._connection
+            return [
+                run
+                for run in store.runs_ending(found, store.RESTORED)
+                if store.last_of(found, run + store.RESTORED)
+                > max(store.last_of(found, run), store.last_of(found, run + store.WRITTEN_OFF))
+            ]
+
+    def parts(self, run: str) -> dict[tuple[str, int], int]:
+        """How many messages of a run were charged to which part of which partition."""
+        with self._turn:
+            self._usable()
+            return store.parts_of(self._connection, run)
 
     def stored(self, run: str, round: int) -> bytes | None:
         """The message that was charged for this round of this run, to be sent again; None where none was."""
@@ -224,7 +285,8 @@ class Ledger:
         row = sealed(draft._replace(sequence=self._head.sequence + 1, time=now, previous=self._head.hash))
         try:
             store.append(self._connection, row, message)
-        except sqlite3.Error as error:
+            store.note(self._lock, Head(row.sequence, row.hash))
+        except (sqlite3.Error, OSError) as error:
             self.close()
             raise InputError(
                 f"ledger={str(self._path)!r}: cannot be written ({error}); nothing may leave. "
@@ -251,20 +313,29 @@ class Ledger:
         )
 
 
-def _terms(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> Terms:
+def terms_for(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> Terms:
+    """What a new ledger would be created with; InputError where it makes no sense."""
     if not re.fullmatch("[0-9a-f]{64}", data_hash):
         raise InputError(f"data_hash={data_hash!r}: must be 64 hexadecimal digits, as data_hash() computes.")
     return Terms(
         data_hash=data_hash,
         epsilon=float(_check.positive("epsilon", epsilon)),
         delta=float(_check.probability("delta", delta)),
-        relation=_check.one_of("relation", relation, RELATIONS),
+        relation=named(relation),
         rows_per_unit=_check.count("rows_per_unit", rows_per_unit),
         nonce=secrets.token_hex(32),
     )
 
 
-def _same_terms(path: Path, stored: Terms, given: Terms) -> None:
+def _complete(path: Path, connection: sqlite3.Connection, head: Head) -> None:
+    """LedgerError unless everything is there that was noted beside the file."""
+    known = store.noted(path)
+    if known is not None and not store.holds(connection, known):
+        raise LedgerError(f"{store.behind(path, head.sequence, known)}. Nothing may leave before that.")
+
+
+def same_terms(path: Path, stored: Terms, given: Terms) -> None:
+    """InputError unless a ledger's terms are those that it is to be used with."""
     if stored.data_hash != given.data_hash:
         raise InputError(
             f"data_hash={given.data_hash[:12]}…: the ledger {str(path)!r} belongs to {stored.data_hash[:12]}…. "

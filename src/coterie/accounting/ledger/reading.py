@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from coterie.accounting.events import event_from_json
 from coterie.accounting.ledger import store
 from coterie.accounting.ledger.account import Account, Part, Partition
-from coterie.accounting.ledger.chain import Head, Row, breaks, sha256, terms_from
+from coterie.accounting.ledger.chain import Head, Row, Terms, breaks, sha256, terms_from
 from coterie.accounting.ledger.units import Tally, tally
 from coterie.errors import InputError
 
@@ -53,9 +54,26 @@ def replay(path: Path, connection: sqlite3.Connection) -> tuple[Account, Head]:
 
 
 def read(path: str | Path) -> Snapshot:
-    """What is in the ledger now, also while its owner writes. InputError where its chain is broken."""
+    """What is in the ledger now, also while its owner writes. InputError where its chain is broken or rows are gone."""
+    place = Path(os.path.realpath(path))
+    known = store.noted(place)  # first: what was noted before the view was taken is in the view
     with store.reader(Path(path)) as connection:
-        return _snapshot(Path(path), connection)
+        snapshot = _snapshot(Path(path), connection)
+        if known is not None and not store.holds(connection, known):
+            raise InputError(f"{store.behind(place, snapshot.head.sequence, known)}.")
+    return snapshot
+
+
+def terms_of(path: str | Path) -> Terms:
+    """A ledger's terms alone, as the file has them: nothing else is checked."""
+    with store.reader(Path(path)) as connection:
+        return terms_from(store.terms_text(connection))
+
+
+def head_of(path: str | Path) -> Head:
+    """A ledger's last row alone, as the file has it, also while its owner writes: nothing is checked."""
+    with store.reader(Path(path)) as connection:
+        return store.head(connection)
 
 
 def verify(path: str | Path, head: str | None = None) -> Verification:
@@ -66,6 +84,8 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
     """
     if not Path(path).is_file():
         raise InputError(f"ledger={str(path)!r}: no such file.")
+    place = Path(os.path.realpath(path))
+    known = store.noted(place)  # first: what was noted before the view was taken is in the view
     try:
         with store.reader(Path(path)) as connection:
             damage = store.damage(connection)
@@ -73,6 +93,8 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
                 raise InputError(f"ledger={str(path)!r}: the file is damaged ({damage}).")
             rows = list(store.rows(connection))
             problems = _problems(connection, rows, head)
+            if known is not None and not store.holds(connection, known):
+                problems.append(store.behind(place, len(rows), known))
             return Verification(tuple(problems), len(rows), store.head(connection).hash)
     except InputError as error:
         return Verification((str(error),), 0, None)
@@ -87,7 +109,7 @@ def _problems(connection: sqlite3.Connection, rows: list[Row], head: str | None)
             f"head {head}: not in the chain; rows were removed or rewritten since it was written down"
         )
     if not found:
-        _accounted(connection, rows)  # whoever computed a new chain may still have left nonsense in it
+        accounted(connection, rows)  # whoever computed a new chain may still have left nonsense in it
     return found
 
 
@@ -101,10 +123,11 @@ def _snapshot(path: Path, connection: sqlite3.Connection) -> Snapshot:
         raise InputError(
             f"ledger={str(path)!r}: {problem}. See `coterie ledger verify`; restore it from a copy."
         )
-    return Snapshot(_accounted(connection, rows), head, _runs(rows))
+    return Snapshot(accounted(connection, rows), head, _runs(rows))
 
 
-def _accounted(connection: sqlite3.Connection, rows: list[Row]) -> Account:
+def accounted(connection: sqlite3.Connection, rows: list[Row]) -> Account:
+    """What these rows charge, composed; InputError where one is not understood."""
     account = Account(terms_from(store.terms_text(connection)))
 
     @cache

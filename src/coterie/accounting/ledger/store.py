@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,9 +11,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from coterie.accounting.ledger.chain import SCHEMA, Head, Row, Terms, sha256
-from coterie.errors import InputError
+from coterie.errors import InputError, LedgerError
 
 _APPLICATION = 0x436F7465  # "Cote", in the header of the file
+_NOTE = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
+_LONGEST_NOTE = 128
+# After a run's name, for rows that are about the run: from when on more may have left than is here, and its end.
+RESTORED, WRITTEN_OFF = " (restored)", " (written off)"
 _COLUMNS = ", ".join(Row._fields)
 # Messages are the last column, so that reading the others does not read through them.
 _TABLES = f"""
@@ -46,8 +51,46 @@ def lock(path: Path) -> int:
     return descriptor
 
 
+def note(descriptor: int, head: Head) -> None:
+    """Write beside the file, where its lock lies, how far it has come.
+
+    Not flushed: the row is on the disk already, and a note that a power cut took back is only an older one.
+    """
+    os.pwrite(descriptor, f"{head.sequence:018} {head.hash}\n".encode(), 0)
+
+
+def first_note(path: Path, descriptor: int, head: Head) -> None:
+    """As `note`, on opening: from then on there is room for it."""
+    with _files(path):
+        note(descriptor, head)
+
+
+def noted(path: Path) -> Head | None:
+    """How far the file at this path has come, as noted beside it; None where nothing is (readably) noted."""
+    try:
+        with open(f"{path}.lock", "rb") as lock:
+            found = _NOTE.match(lock.read(_LONGEST_NOTE))
+    except OSError:
+        return None
+    return None if found is None else Head(int(found[1]), found[2].decode())
+
+
+def behind(path: Path, rows: int, known: Head) -> str:
+    """That a file does not have what is known to have been in it, and what to do about it."""
+    return (
+        f"ledger={str(path)!r}: has {rows} rows, and row {known.sequence} that was written before is not among them: "
+        f"an older copy, or {path.name}-wal was removed. Restore the newest copy, with its {path.name}-wal"
+    )
+
+
 def create(path: Path, terms: Terms) -> None:
     """A new, empty ledger, complete or not there at all: written beside its place, then renamed."""
+    before = noted(path)
+    if before is not None and before.sequence:
+        raise LedgerError(
+            f"ledger={str(path)!r}: missing, and {before.sequence} rows were written to it ({path.name}.lock says so). "
+            "Restore the newest copy; for other records, name another file."
+        )
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:  # SQLite would read old rows from it into the new file
         raise InputError(f"ledger={str(path)!r}: missing, but its log {log.name} is there. Restore both.")
@@ -103,6 +146,14 @@ def head(connection: sqlite3.Connection) -> Head:
     return Head(*_only(connection, "SELECT sequence, hash FROM head"))
 
 
+def holds(connection: sqlite3.Connection, known: Head) -> bool:
+    """Whether this was the head of the chain at some time."""
+    if known.sequence == 0:
+        return sha256(terms_text(connection)) == known.hash
+    found = connection.execute("SELECT hash FROM ledger WHERE sequence = ?", (known.sequence,)).fetchone()
+    return found is not None and found[0] == known.hash
+
+
 def rows(connection: sqlite3.Connection) -> Iterator[Row]:
     """Every row in order, without the messages."""
     for row in connection.execute(f"SELECT {_COLUMNS} FROM ledger ORDER BY sequence"):
@@ -120,6 +171,49 @@ def rounds_of(connection: sqlite3.Connection, run: str) -> list[int]:
     """The rounds of this run that have a message, in order."""
     query = "SELECT round FROM ledger WHERE run = ? AND message_sha256 IS NOT NULL ORDER BY round"
     return [round for (round,) in connection.execute(query, (run,))]
+
+
+def last_of(connection: sqlite3.Connection, run: str) -> int:
+    """The number of the last row of a run; 0 where it has none."""
+    return connection.execute(
+        "SELECT coalesce(max(sequence), 0) FROM ledger WHERE run = ?", (run,)
+    ).fetchone()[0]
+
+
+def runs_ending(connection: sqlite3.Connection, ending: str) -> list[str]:
+    """The names of runs that end like this, without the ending."""
+    query = "SELECT DISTINCT run FROM ledger WHERE substr(run, -length(?)) = ? ORDER BY run"
+    return [name.removesuffix(ending) for (name,) in connection.execute(query, (ending, ending))]
+
+
+def parts_of(connection: sqlite3.Connection, run: str) -> dict[tuple[str, int], int]:
+    """How many messages of a run were charged to which part of which partition."""
+    query = (
+        "SELECT partition, part, count(*) FROM ledger WHERE run = ? AND partition IS NOT NULL "
+        "AND message_sha256 IS NOT NULL GROUP BY partition, part"
+    )
+    return {(name, part): count for name, part, count in connection.execute(query, (run,))}
+
+
+def copied(source: sqlite3.Connection, path: Path) -> None:
+    """What a connection sees, as one file without a log beside it, on the disk; readable by its owner alone."""
+    with _files(path):
+        for leftover in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            leftover.unlink(missing_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with _connected(path, "mode=rw") as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
+        _sync(path)
+
+
+def replace(draft: Path, path: Path) -> None:
+    """Put a finished file in a ledger's place, with nothing of what was there before beside it."""
+    with _files(path):
+        for leftover in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+            leftover.unlink(missing_ok=True)
+        os.replace(draft, path)
+        _sync(path.parent)
 
 
 def append(connection: sqlite3.Connection, row: Row, message: bytes | None) -> None:

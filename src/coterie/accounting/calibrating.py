@@ -7,8 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coterie import _check
-from coterie.accounting.certify import RELATIONS, STANDS_STILL, bound_of, certify, flatten
+from coterie.accounting.atoms import flatten
+from coterie.accounting.certifying import (
+    STANDS_STILL,
+    bound_of,
+    certify,
+    log_of_zero,
+)
 from coterie.errors import BudgetError
+from coterie.relations import REPLACE_ONE, Relation, named
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -24,7 +31,7 @@ def calibrate(
     *,
     epsilon: float,
     delta: float,
-    relation: str = "replace_one",
+    relation: str = REPLACE_ONE,
     tolerance: float = 1e-3,
 ) -> float:
     """The smallest noise multiplier, within `tolerance`, for which the event costs at most `epsilon`.
@@ -37,8 +44,8 @@ def calibrate(
     74.61
     """
     _check.positive("epsilon", epsilon)
-    _check.probability("delta", delta)
-    _check.one_of("relation", relation, RELATIONS)
+    _check.below_one("delta", delta)
+    relation = named(relation)
     _check.positive("tolerance", tolerance)
 
     def excess(log_multiplier: float, stands_still: float) -> float:
@@ -55,17 +62,17 @@ def calibrate(
 
 
 def _plain_gaussian(
-    make_event: Callable[[float], DpEvent], epsilon: float, delta: float, relation: str
+    make_event: Callable[[float], DpEvent], epsilon: float, delta: float, relation: Relation
 ) -> float | None:
     """The closed form, where the event is nothing but Gaussians that all scale with the multiplier."""
     from dp_accounting import get_sigma_gaussian
 
     one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
     plain = not (one.parts or two.parts or one.reason or two.reason) and one.precision > 0
-    if not (plain and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12)):
+    if not (plain and delta and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12)):
         return None
-    sensitivity = 2 if relation == "replace_one" else 1
-    return float(get_sigma_gaussian(epsilon, delta)) * sensitivity * math.sqrt(one.precision)
+    with log_of_zero():
+        return float(get_sigma_gaussian(epsilon, delta)) * relation.reach * math.sqrt(one.precision)
 
 
 def _search(excess: Callable[[float, float], float], epsilon: float, tolerance: float) -> float:

@@ -1,0 +1,46 @@
+"""What a ledger would say at the end of a run, before anything of it is charged: reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from coterie.accounting.ledger import store
+from coterie.accounting.ledger.account import Account
+from coterie.accounting.ledger.book import same_terms, terms_for
+from coterie.accounting.ledger.reading import accounted, read
+from coterie.accounting.ledger.units import tally
+from coterie.accounting.statements import Certificate
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+
+class Forecast(NamedTuple):
+    """A run's place in a ledger."""
+
+    spent: float  # epsilon of everything charged so far
+    after: Certificate  # of everything, once the run is complete
+    affordable: bool
+    messages: int  # of the run that are charged already
+
+
+def forecast(
+    path: Path, run: str, event: DpEvent, *, data_hash: str, epsilon: float, delta: float, relation: str
+) -> Forecast:
+    """What is spent, and what would be after a run that costs `event` as a whole, whatever of it is charged already.
+
+    A file that is not there counts as a new ledger, as `Ledger.open` would create it; nothing is created.
+    InputError as `Ledger.open` and `read`.
+    """
+    wanted = terms_for(data_hash, epsilon, delta, relation, 1)
+    spent, messages, others = 0.0, 0, Account(wanted)
+    if path.exists():
+        now = read(path)
+        same_terms(path, now.account.terms, wanted)
+        spent = now.account.spent(delta).epsilon
+        messages = sum(one.messages for one in now.runs if one.name == run)
+        with store.reader(path) as connection:
+            others = accounted(connection, [row for row in store.rows(connection) if row.run != run])
+    cases = others.worst_cases(tally(event, others.terms.rows_per_unit), None)
+    return Forecast(spent, others.certificate(cases, delta), others.within(cases), messages)
