@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from coterie.accounting.plans import certificates_of
+from coterie.engines.owners import context_of
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.mechanisms import ReleasePlan
+from coterie.mechanisms import Laplace, NoNoise, ReleasePlan
 from coterie.problems.losses import logistic, squared
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2, none
 from coterie.problems.problem import Problem
-from coterie.program import Batch, Context, Shards, Visits
+from coterie.program import Batch, Shards, Visits
 from coterie.protocols import Task, async_learner, build
 from coterie.protocols.async_learner import Settings, default_cap, poisson_clocks
 from coterie.topologies import build as topology
@@ -176,7 +177,11 @@ def test_the_learner_goes_on_when_an_owner_falls_silent() -> None:
     late = np.flatnonzero(program.schedule == 0)[400:]
     assert not np.any(trace.messages[late])  # silent: nothing leaves, not even noise
     everyone = np.abs(np.asarray(trace.model)[0, :, 0] - optimum(shards)).max()
-    assert everyone < 0.02 < np.abs(optimum(shards) - optimum(Shards(*(part[1:2] for part in shards)))).max()
+    assert (
+        everyone
+        < 0.02
+        < np.abs(optimum(shards) - optimum(jax.tree.map(lambda part: part[1:2], shards))).max()
+    )
 
 
 # ---- what is released and what it costs
@@ -185,7 +190,7 @@ def test_the_learner_goes_on_when_an_owner_falls_silent() -> None:
 def test_published_noise_and_claim() -> None:
     task = task_for((100, 50, 80), clip_norm=0.5, epsilon=(1.0, 2.0, 0.5))
     program = async_learner.build(task, Settings(), "paper")
-    assert program.plan.noise == "laplace"
+    assert program.plan.noise == Laplace()
     np.testing.assert_allclose(
         program.plan.noise_scale, [2 * 0.5 * 1000 / e for e in task.epsilon], rtol=1e-6
     )
@@ -240,15 +245,7 @@ def test_measured_sensitivity(noise: str) -> None:
     program = async_learner.build(task, Settings(noise=noise, ticks=5), "certified")  # type: ignore[arg-type]
     order = 1 if noise == "laplace" else 2
     rng = np.random.default_rng(0)
-    ctx = Context(
-        owner=jnp.int32(0),
-        step=jnp.int32(1),
-        turn=jnp.int32(0),
-        size=jnp.float32(6),
-        noise_scale=jnp.float32(program.plan.noise_scale[0]),
-        numbers=jax.tree.map(lambda leaf: leaf[0], program.numbers),
-        key=jax.random.key(0),
-    )
+    ctx = context_of(program, 0)
     visits = program.functions
     assert isinstance(visits, Visits)
 
@@ -282,7 +279,7 @@ def test_noise_of_the_planned_scale_is_what_leaves() -> None:
         still = program._replace(numbers=program.numbers._replace(pace=jnp.zeros(2), inertia=jnp.zeros(2)))
         loud = simulate(still, shards_for(task.sizes), seed=5, transcript=True).messages
         quiet = simulate(
-            still._replace(plan=replace(still.plan, noise="none")),
+            still._replace(plan=replace(still.plan, noise=NoNoise())),
             shards_for(task.sizes),
             seed=5,
             transcript=True,
@@ -299,7 +296,7 @@ def test_noiseless_is_the_certified_run_without_noise() -> None:
     certified, noiseless = (
         async_learner.build(task, Settings(ticks=30), how) for how in ("certified", "noiseless")
     )  # type: ignore[arg-type]
-    assert noiseless.plan == replace(certified.plan, noise="none")
+    assert noiseless.plan == replace(certified.plan, noise=NoNoise())
     assert certificates_of(noiseless.plan, 1e-6)[0].epsilon == np.inf
     assert noiseless.claim.epsilon is None
     for ours, theirs in zip(certified.numbers, noiseless.numbers):

@@ -15,6 +15,7 @@ from worlds import shards, task
 
 from coterie.accounting import certify
 from coterie.accounting.plans import certificates_of
+from coterie.engines.owners import context_of
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.problems.losses import hinge, logistic, one_vs_all, softmax, squared
@@ -41,17 +42,8 @@ def emit_of(program_functions: Visits) -> Callable:
 
 
 def context(program: Program, step: int = 1, scale: float = 0.0, seed: int = 0) -> Context:
-    numbers = jax.tree.map(lambda leaf: leaf[0], program.numbers)
-    size = jnp.float32(program.plan.sizes[0])
-    return Context(
-        jnp.int32(0),
-        jnp.int32(step),
-        jnp.int32(step - 1),
-        size,
-        jnp.float32(scale),
-        numbers,
-        jax.random.key(seed),
-    )
+    ctx = context_of(program, 0, step=step, turn=step - 1, key=jax.random.key(seed))
+    return ctx._replace(noise_scale=jnp.float32(scale))
 
 
 def unit(outputs: int = 1, models: int = 1, value: float = 0.0) -> dict:
@@ -190,6 +182,14 @@ def test_published_steps_beyond_lemma_5_certify_as_infinite(policy, finite):
     assert finite or ("exceeds 1/(2μ)" in one.reason and "η ≤ 1/(2μ)" in program.claim.note)
 
 
+def test_capped_published_steps_keep_to_lemma_5():
+    given = task((60, 60), DIM, penalty=l2(1e-4), topology="complete")
+    program = build("deep_q", given, {"policy": "coin", "capped": True}, "paper")
+    (certificate, _) = certificates_of(program.plan, given.delta)
+    assert math.isfinite(certificate.epsilon)
+    assert "η ≤ 1/(2μ)" not in program.claim.note
+
+
 @pytest.mark.parametrize("policy", ["q", "coin"])
 @pytest.mark.parametrize("epsilon", [1.0, (0.3, 2.0, 0.7)])
 def test_certified_meets_every_owners_budget(policy, epsilon):
@@ -266,8 +266,7 @@ def test_a_released_loss_moves_by_at_most_what_its_noise_is_made_for_and_reaches
         batch = Batch(jnp.zeros((3, DIM)).at[0].set(x), jnp.zeros(3, jnp.int32).at[0].set(y), jnp.ones(3))
         return 3 * np.asarray(emit_of(functions)(private, w, batch, unit(4, 4), ctx)[0].loss)
 
-    scale = float(ctx.numbers.loss_scale)  # over the gradient's noise scale, whose 2 clip_norm is 4
-    declared = 4 * scale / deep_q.QUIETER
+    declared = 2 * float(ctx.numbers.loss_scale) / deep_q.QUIETER  # a gradient's noise is for 2 clip_norm
     reached = np.linalg.norm(heard(np.eye(DIM)[0], 0) - heard(-np.eye(DIM)[0], 0))
     assert 0.95 * declared <= reached <= declared * (1 + 1e-5)
     for x in (np.full(DIM, np.nan), np.full(DIM, 1e30), np.full(DIM, -np.inf)):

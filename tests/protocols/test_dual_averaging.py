@@ -14,8 +14,8 @@ from coterie import topologies
 from coterie.accounting.plans import certificates_of
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, FullBatch, Poisson, noise
-from coterie.problems.losses import hinge, logistic, squared
+from coterie.mechanisms import FixedSize, FullBatch, NoNoise, Poisson, noise
+from coterie.problems.losses import hinge, huber, logistic, squared
 from coterie.problems.penalties import elastic_net, l2
 from coterie.program import Program, Shards
 from coterie.protocols.dual_averaging import Settings, build
@@ -36,7 +36,7 @@ def reference(program: Program, records: Shards, task: Task, variant: str, seed:
     keys = [noise.owner_keys(np.uint32(seed), stream, owners) for stream in (noise.NOISE, noise.SAMPLING)]
     z, average = np.zeros((owners, dim)), np.zeros((owners, dim))
     weight, a = 0.0, (lambda t: 1.0 if variant == "duchi" else float(t))
-    gamma = lambda t: numbers.gamma[0] + numbers.gamma_root[0] * math.sqrt(t)
+    gamma = lambda t: numbers.pace.gamma[0] + numbers.pace.root[0] * math.sqrt(t)
     x = minimise(z, a(1), gamma(1))
     for t in range(1, program.schedule + 1):
         message = np.empty_like(z)
@@ -59,7 +59,7 @@ def reference(program: Program, records: Shards, task: Task, variant: str, seed:
                     task.problem.loss.slope(np.float32([[score]]), np.float32([y_all[i, row]]))
                 )[0, 0]
                 gradient = slope * x_all[i, row]
-                total += gradient * min(1.0, numbers.clip_norm[i] / max(np.linalg.norm(gradient), 1e-30))
+                total += gradient * min(1.0, program.plan.clip_norm / max(np.linalg.norm(gradient), 1e-30))
             message[i] = z[i] + a(t) * numbers.weight[i] * (total + program.plan.noise_scale[i] * unit)
         z = mixing @ message
         new = minimise(z, weight + a(t) + a(t + 1), gamma(t + 1))
@@ -130,6 +130,33 @@ def test_default_uses_all_records_and_poisson_on_request():
     assert isinstance(build(task, Settings(rate=0.2, rounds=5), "certified").plan.sampler, Poisson)
 
 
+@pytest.mark.parametrize(("loss", "score"), [(logistic(), 2.5), (huber(), 0.3)])
+def test_default_radius_is_a_useful_score_times_the_root_of_the_dimension(loss, score):
+    """So γ follows from public numbers, in the unit of what the model is to say."""
+    task = worlds.task((300, 400), 9, loss=loss, delta=1e-4)
+    for rounds in (None, 60):
+        default = build(task, Settings(rounds=rounds), "certified")
+        stated = build(task, Settings(rounds=rounds, radius=score * 3.0), "certified")
+        np.testing.assert_array_equal(default.numbers.pace.gamma, stated.numbers.pace.gamma)
+        assert default.schedule == stated.schedule
+    wider = build(task, Settings(rounds=60, radius=score * 1.5), "certified")
+    usual = build(task, Settings(rounds=60), "certified")
+    assert wider.numbers.pace.gamma[0] > 1.5 * usual.numbers.pace.gamma[0]
+
+
+def test_certified_regression_beats_the_mean_where_records_are_few():
+    """400 records, six features, ε = 4: with a radius of 40 the error was above the mean's."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (5, 80, 6)).astype(np.float32) / np.float32(6**0.5)
+    y = 0.6 * x @ np.array([1, -1, 1, 0, 0, 0.5]) + 0.1 * rng.standard_normal((5, 80)) + 0.1
+    records = Shards(jax.numpy.asarray(x), jax.numpy.asarray(y, jax.numpy.float32), jax.numpy.full(5, 80))
+    task = worlds.task((80,) * 5, 6, loss=huber(), epsilon=4.0)
+    program, mixer = build(task, Settings(), "certified"), topologies.mixer(task.topology, 5)
+    for seed in range(3):
+        models = np.asarray(simulate(program, records, mixer, seed=seed).model)[:, :, 0]
+        assert np.mean(np.square(np.einsum("ord,kd->kor", x, models) - y)) < 0.8 * y.var()
+
+
 @pytest.mark.parametrize("loss", [logistic(), hinge(), squared()])
 @pytest.mark.parametrize("calibration", ["certified", "paper"])
 def test_released_sum_moves_by_at_most_the_declared_sensitivity(loss, calibration):
@@ -137,7 +164,7 @@ def test_released_sum_moves_by_at_most_the_declared_sensitivity(loss, calibratio
     dim, size = 3, 4
     task = worlds.task((size,), dim, loss=loss, topology="complete")
     program = build(task, Settings(rounds=3), calibration)
-    silent = replace(program.plan, noise="none")
+    silent = replace(program.plan, noise=NoNoise())
     quiet = program._replace(plan=silent)
     records = worlds.shards((size,), dim)
     unit = np.float32([1.0, 0, 0])
@@ -162,7 +189,7 @@ def test_consensus_on_a_quadratic():
     """With squared loss, no noise and full batches, owners agree on the least-squares solution of all records."""
     task = worlds.task((40, 40, 40), 3, loss=squared(), penalty=l2(1e-3))
     program = build(task, Settings(rounds=400, gamma=30.0, clip=50.0), "certified")
-    program = program._replace(plan=replace(program.plan, noise="none"))
+    program = program._replace(plan=replace(program.plan, noise=NoNoise()))
     records = worlds.shards((40, 40, 40), 3)
     trace = simulate(program, records, topologies.mixer(task.topology, 4), seed=0)
     x, y = np.asarray(records.x).reshape(-1, 3), np.asarray(records.y).ravel()

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from coterie.accounting.plans import certificates_of
+from coterie.engines.owners import context_of
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, FullBatch, Poisson
+from coterie.mechanisms import FixedSize, FullBatch, NoNoise, Poisson
 from coterie.problems.losses import softmax, squared
 from coterie.problems.models import linear, two_layer
 from coterie.problems.penalties import ball, l2, none
@@ -65,10 +66,7 @@ def single(targets: np.ndarray, x: np.ndarray | None = None) -> Shards:
 
 
 def context(program: Program, owner: int = 0) -> Context:
-    numbers = jax.tree.map(lambda leaf: leaf[owner], program.numbers)
-    scale = jnp.asarray(program.plan.noise_scale)[owner]
-    first = jnp.int32(1)
-    return Context(jnp.int32(owner), first, first * 0, jnp.float32(1), scale, numbers, jax.random.key(0))
+    return context_of(program, owner)
 
 
 def rounds_of(program: Program) -> Rounds:
@@ -133,7 +131,7 @@ def test_certified_uneven_owners_follow_the_pooled_gradient_and_average() -> Non
     problem = Problem(linear(2), squared(), none())
     task = task_for(sizes, problem=problem, params=jnp.zeros((2, 1), jnp.float32))
     program = build("push_sum", task, {"rounds": 12, "step": 0.2, "policy": "clipped"}, "certified")
-    program = program._replace(plan=replace(program.plan, noise="none"))
+    program = program._replace(plan=replace(program.plan, noise=NoNoise()))
     found = simulate(program, shards, mixer(task.topology), seed=0).model
     real = np.arange(11) < np.array(sizes)[:, None]
     pooled, target, theta, average = x[real], y[real], np.zeros(2), np.zeros(2)

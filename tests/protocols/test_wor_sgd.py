@@ -12,6 +12,7 @@ import pytest
 from worlds import shards, task
 
 from coterie.accounting.plans import certificates_of
+from coterie.engines.owners import context_of
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.mechanisms import OnePass
@@ -33,15 +34,14 @@ def visits_of(program: Program) -> Visits:
 
 
 def context(program: Program, step: int = 1, owner: int = 0, scale: float = 0.0) -> Context:
-    numbers = jax.tree.map(lambda leaf: leaf[owner], program.numbers)
-    turn, size = jnp.int32(step - 1), jnp.float32(program.plan.sizes[owner])
-    return Context(
-        jnp.int32(owner), jnp.int32(step), turn, size, jnp.float32(scale), numbers, jax.random.key(0)
-    )
+    ctx = context_of(program, owner, step=step, turn=step - 1)
+    return ctx._replace(noise_scale=jnp.float32(scale))
 
 
-def numpy_sgd(x: np.ndarray, y: np.ndarray, batch: int, step, strength: float, radius: float) -> np.ndarray:
-    """Plain one-pass SGD on logistic loss with projection, in float64: the last w; with a penalty the mean of all."""
+def numpy_sgd(
+    x: np.ndarray, y: np.ndarray, batch: int, step, strength: float, radius: float, last: bool
+) -> np.ndarray:
+    """Plain one-pass SGD on logistic loss with projection, in float64: the last w or the mean of all."""
     w, every = np.zeros(x.shape[1]), []
     for t, first in enumerate(range(0, len(x), batch), start=1):
         bx, by = x[first : first + batch].astype(float), y[first : first + batch].astype(float)
@@ -49,16 +49,18 @@ def numpy_sgd(x: np.ndarray, y: np.ndarray, batch: int, step, strength: float, r
         w = w - step(t) * gradient
         w = w * min(1.0, radius / max(np.linalg.norm(w), 1e-30))
         every.append(w)
-    return np.mean(every, axis=0) if strength else w
+    return w if last else np.mean(every, axis=0)
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.05])
-def test_one_owner_without_noise_is_plain_sgd(strength):
+@pytest.mark.parametrize(("strength", "capped"), [(0.0, False), (0.05, False), (0.05, True)])
+def test_one_owner_without_noise_is_plain_sgd(strength, capped):
+    """`capped`: no step is above 1/(2μ), and the model is the last w."""
     records = shards((23,), DIM)
     given = task((23,), DIM, penalty=l2(strength) if strength else none())
-    program = build("wor_sgd", given, {"batch": 4}, "noiseless")
+    program = build("wor_sgd", given, {"batch": 4, "capped": capped}, "noiseless")
     found = np.asarray(simulate(program, records, seed=0).model[0, :, 0])
-    step = (lambda t: 1 / (strength * t)) if strength else (lambda t: 0.1)
+    most = 1 / (2 * (1 + strength)) if capped else math.inf
+    step = (lambda t: min(1 / (strength * t), most)) if strength else (lambda t: 0.1)
     wanted = numpy_sgd(
         np.asarray(records.x[0]),
         np.asarray(records.y[0]),
@@ -66,6 +68,7 @@ def test_one_owner_without_noise_is_plain_sgd(strength):
         step,
         strength,
         1 / strength if strength else np.inf,
+        last=capped or not strength,
     )
     np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-5)
 
@@ -79,7 +82,9 @@ def test_owners_in_turn_are_one_owner_with_interleaved_records():
         mixed[1][2 * batch : 2 * batch + 2] = together.y[owner, first : first + 2]
     program = build("wor_sgd", task((8, 8), DIM, penalty=none()), {"batch": 2}, "noiseless")
     found = np.asarray(simulate(program, together, seed=0).model[0, :, 0])
-    np.testing.assert_allclose(found, numpy_sgd(*mixed, 2, lambda t: 0.1, 0.0, np.inf), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        found, numpy_sgd(*mixed, 2, lambda t: 0.1, 0.0, np.inf, last=True), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_published_noise_on_the_step_is_the_papers_formula():
@@ -198,6 +203,7 @@ def test_a_network_is_clipped_and_runs():
 @pytest.mark.parametrize(
     ("options", "line"),
     [
+        ({"capped": True}, "capped=True: is a reading of the published steps"),
         ({"batch": 0}, "batch=0: must be"),
         ({"step": -1.0}, "step=-1.0: must be"),
         ({"radius": 0.0}, "radius=0.0"),

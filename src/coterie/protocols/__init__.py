@@ -1,27 +1,33 @@
-"""Every protocol, by name. One file each; a protocol cannot know where it runs."""
+"""Every protocol, by name. One file each; a protocol cannot know where it runs.
+
+It may know problems, topologies, mechanisms and accounting; no engine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from types import ModuleType
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 from coterie import _check
 from coterie.errors import InputError
 from coterie.program import Program
 from coterie.protocols import (
+    _private_sizes,
     async_learner,
     average_erm,
     central_erm,
     deep_q,
     dual_averaging,
+    persons,
     push_sum,
     random_walk,
     weighted_erm,
     wor_sgd,
 )
 from coterie.protocols.task import CALIBRATIONS, Calibration, Task
+from coterie.registry import Registry
+from coterie.units import Unit
 
 
 class Protocol(NamedTuple):
@@ -31,32 +37,72 @@ class Protocol(NamedTuple):
     build: Callable[[Task, Any, Calibration], Program]
 
 
-def _row(module: ModuleType) -> Protocol:
-    return Protocol(module.Settings, module.build)
+def _row(name: str, thing: Any) -> Protocol:
+    """Of a module, or of anything else that has its two names."""
+    settings: Any = getattr(thing, "Settings", None)
+    build: Any = getattr(thing, "build", None)
+    if not isinstance(settings, type) or not is_dataclass(settings) or not callable(build):
+        raise InputError(
+            f"protocol={name!r}: must have Settings, a dataclass, and build(task, settings, calibration)."
+        )
+    return Protocol(settings, thing.build)
 
 
-PROTOCOLS: dict[str, Protocol] = {
-    "async_learner": _row(async_learner),
-    "average_erm": _row(average_erm),
-    "central_erm": _row(central_erm),
-    "deep_q": _row(deep_q),
-    "dual_averaging": _row(dual_averaging),
-    "push_sum": _row(push_sum),
-    "random_walk": _row(random_walk),
-    "weighted_erm": _row(weighted_erm),
-    "wor_sgd": _row(wor_sgd),
+_OWN = {
+    "async_learner": async_learner,
+    "average_erm": average_erm,
+    "central_erm": central_erm,
+    "deep_q": deep_q,
+    "dual_averaging": dual_averaging,
+    "push_sum": push_sum,
+    "random_walk": random_walk,
+    "weighted_erm": weighted_erm,
+    "wor_sgd": wor_sgd,
 }
+PROTOCOLS: Registry[Protocol] = Registry("protocol", "coterie.protocols", _row, _OWN)
 
 
 def build(name: str, task: Task, options: dict[str, Any], calibration: str) -> Program:
-    """The named protocol for this task, with `options` checked against what it knows."""
-    protocol = PROTOCOLS[_check.one_of("protocol", name, PROTOCOLS)]
+    """The named protocol for this task, with `options` checked against what it knows.
+
+    Guarantee: where the plan's relation keeps sizes private and a public number follows from them, it is flawed.
+    Certified noise meets the budgets for a person whom `task.owners_per_person` owners know.
+    """
+    check_settings(name, options)
+    protocol = PROTOCOLS.find(name)
     _check.one_of("calibration", calibration, CALIBRATIONS)
-    known = {field.name for field in fields(protocol.settings)}
+    settings = protocol.settings(**options)
+    if calibration == "noiseless":  # protects nothing in any case
+        return _said_of(task.unit, protocol.build(task, settings, calibration))
+    program = _private_sizes.checked(_builder(protocol, settings, calibration), task)
+    return _said_of(task.unit, program)
+
+
+def _builder(protocol: Protocol, settings: Any, calibration: str) -> Callable[[Task], Program]:
+    """Published noise is what it is, whomever it protects; certified noise is sized for whom the budget is promised."""
+
+    def plain(task: Task) -> Program:
+        return protocol.build(task, settings, calibration)  # type: ignore[arg-type]
+
+    return (lambda task: persons.held(plain, task)) if calibration == "certified" else plain
+
+
+def _said_of(unit: Unit, program: Program) -> Program:
+    """Plan and claim speak of the unit: whatever is proved of a record holds for what takes its place everywhere."""
+    return program._replace(
+        plan=replace(program.plan, unit=unit), claim=replace(program.claim, unit=str(unit))
+    )
+
+
+def check_settings(name: str, options: dict[str, Any]) -> None:
+    """Refuse a protocol, or a setting of it, that there is not."""
+    known = {field.name for field in fields(PROTOCOLS.find(name).settings)}
     for key in options:
         if key not in known:
-            raise InputError(f"{name}.{key}: unknown setting. {name} knows: {', '.join(sorted(known))}.")
-    return protocol.build(task, protocol.settings(**options), calibration)  # type: ignore[arg-type]
+            hint = _check.meant(key, known)
+            raise InputError(
+                f"{name}.{key}: unknown setting. {name} knows: {', '.join(sorted(known))}.{hint}"
+            )
 
 
-__all__ = ["CALIBRATIONS", "PROTOCOLS", "Calibration", "Protocol", "Task", "build"]
+__all__ = ["CALIBRATIONS", "PROTOCOLS", "Calibration", "Protocol", "Task", "build", "check_settings"]

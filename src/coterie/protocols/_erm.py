@@ -3,11 +3,15 @@
     once:         θ_j ← θ_j − η (∇L_j(θ_j) + z),  T times at home;  θ = Σ_j w_j θ_j
     every round:  θ ← θ − η Σ_j w_j (∇L_j(θ) + z_j),  T times
 
+As published the steps are these (`how="descent"`). Otherwise the same noised gradients, asked for elsewhere, enter
+dual averaging (`_dual`), accelerated where the loss is smooth: again T sums of gradients, each clipped as before, so
+that releases, sensitivity and charge are the same. Networks and penalties that are not convex keep to descent.
 How much noise, how many steps and what the paper says of them is in `_erm_noise`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
@@ -19,15 +23,19 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.mechanisms import ReleasePlan
-from coterie.mechanisms.noise import noised
+from coterie.mechanisms.noise import noised, whole
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
+from coterie.protocols import _dual
+from coterie.protocols._masked import cell_of
 from coterie.protocols.task import Task, params_like, per_owner
 
 Sizes: TypeAlias = Literal[
     "public", "noisy", "noisy_weights"
 ]  # who knows n_j: all; nobody exactly; the server
+
+How: TypeAlias = Literal["descent", "liu", "accelerated"]
 
 GRADIENT = ("none", "l2", "sine")  # penalties that are stepped down by their gradient, as published
 
@@ -35,18 +43,30 @@ GRADIENT = ("none", "l2", "sine")  # penalties that are stepped down by their gr
 class Numbers(NamedTuple):
     """One row for each party: (owners,) arrays."""
 
-    clip_norm: Array
-    step_size: Array
-    start: Array  # iterates after this step are averaged; the published algorithm takes the last one alone
+    step_size: Array  # descent: η
+    pace: PyTree  # dual averaging: its `Pace`; () where the party descends
+    start: Array  # descent: iterates after this step are averaged; the published algorithm takes the last one alone
     size_noise: Array  # standard deviation of the noise on the party's size, or on its relative weight
+    lattice: Array  # under masks: cells of a message to one unit of its noise
+    cell: Array  # under masks: what one cell of the sum is worth
 
 
-class Public(NamedTuple):
-    """A party's state, all of it made of messages."""
+class Descent(NamedTuple):
+    """A party's state while it descends, all of it made of messages."""
 
     params: PyTree
     total: PyTree  # Σ of the iterates after step `start`
     kept: Array  # how many those are
+
+
+class Walk(NamedTuple):
+    """How noised gradients move a model: functions of messages and public numbers alone."""
+
+    begin: Callable[[PyTree, Numbers], PyTree]  # (params, numbers) -> state
+    query: Callable[[PyTree, Array], PyTree]  # (state, step) -> where the step's gradient is taken
+    advance: Callable[[PyTree, PyTree, Array, Numbers], PyTree]  # (state, gradient, step, numbers) -> state
+    hold: Callable[[PyTree, PyTree], PyTree]  # (state, params) -> the state with params as its model
+    model: Callable[[PyTree], PyTree]
 
 
 class Noise(NamedTuple):
@@ -73,18 +93,19 @@ def noise_like(task: Task, once: bool, steps: int, sizes: Sizes) -> Noise:
 
 
 @lru_cache(maxsize=64)
-def functions(problem: Problem, once: bool, sizes: Sizes) -> Rounds:
+def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool = False) -> Rounds:
     """One party's side. Cached, so that equal settings are the same functions and compile once."""
+    walk = _descending(problem) if how == "descent" else _averaging(problem, how)
 
     def init(params: PyTree, ctx: Context) -> State:
-        del ctx
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        return State(Public(params, zeros, jnp.float32(0.0)), jnp.float32(1.0) if sizes == "noisy" else ())
+        return State(walk.begin(params, ctx.numbers), jnp.float32(1.0) if sizes == "noisy" else ())
 
     def noisy_sum(params: PyTree, batch: Batch, unit: PyTree, ctx: Context) -> PyTree:
         # One record moves this sum by at most clip_norm (2 clip_norm when replaced), since each record's gradient
         # is clipped; the noise is added to the sum itself, before any division.
-        total = clipped_sum(problem, params, batch, ctx.numbers.clip_norm)
+        total = clipped_sum(problem, params, batch, ctx.clip_norm)
+        if masked:
+            return whole(total, unit, ctx.noise_scale, ctx.numbers.lattice)
         return noised(total, unit, ctx.noise_scale)
 
     def released_size(state: State, batch: Batch, noise: Noise, ctx: Context) -> Array:
@@ -92,52 +113,85 @@ def functions(problem: Problem, once: bool, sizes: Sizes) -> Rounds:
         fresh = noised(jnp.sum(batch.mask), noise.size, ctx.numbers.size_noise)
         return jnp.where(ctx.turn == 0, jnp.maximum(fresh, 1.0), state.private)
 
-    def advance(public: Public, gradient: PyTree, step: Array, ctx: Context) -> Public:
-        params = descend(problem, public.params, gradient, ctx.numbers.step_size)
-        late = (step.astype(jnp.float32) > ctx.numbers.start).astype(jnp.float32)
-        total = jax.tree.map(lambda s, x: s + late * x, public.total, params)
-        return Public(params, total, public.kept + late)
-
-    def model(public: Public) -> PyTree:
-        return jax.tree.map(
-            lambda s, x: jnp.where(public.kept > 0, s / jnp.maximum(public.kept, 1.0), x),
-            public.total,
-            public.params,
-        )
-
-    def train(public: Public, batch: Batch, noise: Noise, size: Array, ctx: Context) -> PyTree:
+    def train(start: PyTree, batch: Batch, noise: Noise, size: Array, ctx: Context) -> PyTree:
         """T noisy steps at home; only their outcome leaves, but each step is charged."""
 
-        def step(now: Public, given: tuple[Array, PyTree]) -> tuple[Public, None]:
+        def step(now: PyTree, given: tuple[Array, PyTree]) -> tuple[PyTree, None]:
             at, unit = given
-            gradient = _scaled(noisy_sum(now.params, batch, unit, ctx), 1.0 / size)
-            return advance(now, gradient, at, ctx), None
+            gradient = _scaled(noisy_sum(walk.query(now, at), batch, unit, ctx), 1.0 / size)
+            return walk.advance(now, gradient, at, ctx.numbers), None
 
         steps = jax.tree.leaves(noise.gradient)[0].shape[0]
-        done, _ = jax.lax.scan(step, public, (jnp.arange(1, steps + 1, dtype=jnp.int32), noise.gradient))
-        return model(done)
+        done, _ = jax.lax.scan(step, start, (jnp.arange(1, steps + 1, dtype=jnp.int32), noise.gradient))
+        return walk.model(done)
 
     def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[PyTree, PyTree]:
+        if masked:
+            return noisy_sum(walk.query(state.public, ctx.step), batch, noise.gradient, ctx), ()
         size = released_size(state, batch, noise, ctx) if sizes == "noisy" else ctx.size
         if once:
             value, scale = train(state.public, batch, noise, size, ctx), size
         else:
-            value, scale = noisy_sum(state.public.params, batch, noise.gradient, ctx), jnp.float32(1.0)
+            query = walk.query(state.public, ctx.step)
+            value, scale = noisy_sum(query, batch, noise.gradient, ctx), jnp.float32(1.0)
         if sizes == "noisy":
             return Sized(_scaled(value, scale), size), size
         if sizes == "noisy_weights":
             return _scaled(value, noised(jnp.float32(1.0), noise.size, ctx.numbers.size_noise)), ()
         return (value if once else _scaled(value, 1.0 / size)), ()
 
-    def absorb(public: Public, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[Public, PyTree]:
+    def absorb(public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
         del own
         if sizes == "noisy":
             mixed = _scaled(mixed.value, 1.0 / jnp.maximum(mixed.size, 1.0))
+        if masked:  # whole numbers, added exactly; weights and division are in the cell
+            mixed = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * ctx.numbers.cell, mixed)
         if once:
-            return public._replace(params=mixed), ()
-        return advance(public, mixed, ctx.step, ctx), ()
+            return walk.hold(public, mixed), ()
+        return walk.advance(public, mixed, ctx.step, ctx.numbers), ()
 
-    return Rounds(init, emit, absorb, model)
+    averaged = not once and how != "descent"
+    return Rounds(init, emit, absorb, walk.model, latest=(lambda now: now.x) if averaged else None)
+
+
+def _descending(problem: Problem) -> Walk:
+    """Steps down the gradient, and the mean of the later ones."""
+
+    def advance(now: Descent, gradient: PyTree, step: Array, numbers: Numbers) -> Descent:
+        params = descend(problem, now.params, gradient, numbers.step_size)
+        late = (step.astype(jnp.float32) > numbers.start).astype(jnp.float32)
+        total = jax.tree.map(lambda s, x: s + late * x, now.total, params)
+        return Descent(params, total, now.kept + late)
+
+    def model(now: Descent) -> PyTree:
+        return jax.tree.map(
+            lambda s, x: jnp.where(now.kept > 0, s / jnp.maximum(now.kept, 1.0), x), now.total, now.params
+        )
+
+    return Walk(
+        begin=lambda params, numbers: Descent(params, _scaled(params, 0.0), jnp.float32(0.0)),
+        query=lambda now, step: now.params,
+        advance=advance,
+        hold=lambda now, params: now._replace(params=params),
+        model=model,
+    )
+
+
+def _averaging(problem: Problem, variant: _dual.Variant) -> Walk:
+    """Dual averaging: gradients of early steps count less, and the model is the mean."""
+
+    def advance(now: _dual.Public, gradient: PyTree, step: Array, numbers: Numbers) -> _dual.Public:
+        a = _dual.a_of(variant, step)
+        z = jax.tree.map(lambda sum_, g: sum_ + a * g, now.z, gradient)
+        return _dual.land(problem, variant, now, z, step, numbers.pace)
+
+    return Walk(
+        begin=lambda params, numbers: _dual.begin(problem, variant, params, numbers.pace),
+        query=lambda now, step: _dual.query(variant, now, step),
+        advance=advance,
+        hold=lambda now, params: now._replace(average=params),
+        model=lambda now: now.average,
+    )
 
 
 def descend(problem: Problem, params: PyTree, gradient: PyTree, step_size: Array) -> PyTree:
@@ -156,35 +210,48 @@ class Design:
     weights: np.ndarray  # (owners,) w_j
     once: bool
     steps: int
-    step_size: np.ndarray  # (owners,)
-    averaged: bool  # the later half of the iterates, which costs nothing; as published, the last one
+    step_size: np.ndarray  # (owners,) of descent
+    how: How
+    averaged: bool = (
+        True  # descent: the later half of the iterates, which is free; as published, the last one
+    )
     sizes: Sizes = "public"
     size_noise: float | np.ndarray = 0.0
+    pace: PyTree = ()  # of dual averaging
 
     def per_record(self, task: Task) -> np.ndarray:
         """(owners,) a_j, one record's weight in the sum."""
         return self.weights / np.array(task.sizes)
 
 
+def how_for(task: Task) -> How:
+    """Dual averaging where the objective is convex."""
+    convex = task.problem.model.is_linear and task.problem.penalty.strong_convexity >= 0
+    return _dual.variant_for(task) if convex else "descent"  # type: ignore[return-value]
+
+
 def assemble(task: Task, design: Design, plan: ReleasePlan, claim: Claim) -> Program:
     """The program of a finished design and plan."""
     start = design.steps // 2 if design.averaged else design.steps
+    masked = plan.masked
     return Program(
-        functions=functions(task.problem, design.once, design.sizes),
+        functions=functions(task.problem, design.once, design.sizes, design.how, masked is not None),
         plan=plan,
         numbers=per_owner(
             task.owners,
             Numbers(
-                clip_norm=task.clip_norm,  # pyright: ignore[reportArgumentType]
                 step_size=design.step_size,  # pyright: ignore[reportArgumentType]
+                pace=design.pace,
                 start=start,  # pyright: ignore[reportArgumentType]
                 size_noise=design.size_noise,  # pyright: ignore[reportArgumentType]
+                lattice=0.0 if masked is None else masked.lattice,  # pyright: ignore[reportArgumentType]
+                cell=0.0 if masked is None else cell_of(plan, design.weights),  # pyright: ignore[reportArgumentType]
             ),
         ),
         params=task.params,
         schedule=1 if design.once else design.steps,
         claim=claim,
-        aggregate=np.ones(task.owners) if design.sizes == "noisy" else design.weights,
+        aggregate=np.ones(task.owners) if design.sizes == "noisy" or masked else design.weights,
     )
 
 

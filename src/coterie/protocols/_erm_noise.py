@@ -16,20 +16,23 @@ import numpy as np
 from coterie import _check
 from coterie.accounting import Claim, calibrate, certify
 from coterie.errors import InputError
-from coterie.mechanisms import FullBatch, ReleasePlan
+from coterie.mechanisms import NoNoise, ReleasePlan
 from coterie.problems.problem import Problem
-from coterie.protocols._erm import GRADIENT, Design, Noise, noise_like
-from coterie.protocols.task import Task, calibrated
+from coterie.protocols import _dual
+from coterie.protocols._erm import GRADIENT, Design, noise_like
+from coterie.protocols.task import Task, calibrated, full_batch_plan, radius_for
+from coterie.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, UNIT
 
 Aggregation: TypeAlias = Literal["once", "every_round"]
-View: TypeAlias = Literal["untrusted", "aggregator"]
+View: TypeAlias = Literal["untrusted", "aggregator", "masked"]
+VIEWS = ("untrusted", "aggregator", "masked")
 
 PAPER_STEPS = 100  # the paper cross-validated T and η on the private data and published neither
 _ROUNDING = 1e-9
-_FEWEST, _MOST = 20, 300  # default rounds: beyond them the bound no longer moves, and time does
+_FEWEST, _MOST = 20, 300  # default rounds of descent: beyond them the bound no longer moves, and time does
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Noised:
     """How much noise each party adds to its sum, and how much the stated view faces, both over clip_norm."""
 
@@ -78,33 +81,64 @@ def check_missing(missing: int, owners: int) -> int:
 
 
 class Steps(NamedTuple):
-    """What a user may fix of T and η, and the guess of ‖θ*‖ that the rest follows from."""
+    """What a user may fix of T and η, the guess of ‖θ*‖ that the rest follows from, and where gradients are clipped."""
 
     steps: int | None
     step_size: float | None
-    radius: float
+    radius: float | None
+    clip: float | None
 
 
-def step_plan(task: Task, spread: np.ndarray, given: Steps) -> tuple[int, np.ndarray]:
-    """Rounds and step sizes for noise whose norm, were all of the budget spent on one gradient, is `spread`.
+def _no_spare(rounds: int) -> int:
+    return 0
 
-    T rounds carry T times the variance each, so the averaged iterate's bound R²/(2ηT) + η T spread²/2 is smallest at
+
+def step_plan(
+    task: Task, design: Design, spread: np.ndarray, given: Steps, spare: Callable[[int], int] = _no_spare
+) -> Design:
+    """The design with rounds and step sizes for noise whose norm, were all of the budget spent on one gradient, is
+    `spread`; `spare`: for so many rounds, how many releases more the budget is divided among."""
+    if given.step_size is not None:
+        _check.positive("step_size", given.step_size)
+    return (_descent_steps if design.how == "descent" else _dual_steps)(task, design, spread, given, spare)
+
+
+def _dual_steps(
+    task: Task, design: Design, spread: np.ndarray, given: Steps, spare: Callable[[int], int]
+) -> Design:
+    """As certified `dual_averaging` has them: each of T releases, spare ones among them, carries T times the variance.
+
+    A given step size is 2/γ, which is stable up to 1/smoothness, as that of descent is; it stands as it is.
+    """
+    assert design.how != "descent"
+    enough = _dual.rounds_for(task, design.how, float(np.min(spread)) ** 2, given.radius)
+    rounds = _check.count("steps", enough if given.steps is None else given.steps)
+    if given.step_size is None:
+        variance = (rounds + spare(rounds)) * spread**2
+        pace = _dual.pace_for(task, design.how, rounds, variance, given.radius)
+    else:
+        pace = _dual.Pace(gamma=2 / given.step_size, root=0.0)
+    everyone = _dual.Pace(*(np.broadcast_to(row, task.owners) for row in pace))
+    return replace(design, steps=rounds, pace=everyone)
+
+
+def _descent_steps(
+    task: Task, design: Design, spread: np.ndarray, given: Steps, spare: Callable[[int], int]
+) -> Design:
+    """T rounds carry T times the variance each, so the averaged iterate's bound R²/(2ηT) + η T spread²/2 is smallest at
     η = R/(T spread) and does not depend on T. T is only as large as keeps that η below 1/L, where steps are stable.
     """
-    radius = _check.positive("radius", given.radius)
-    curve = curvature(task)
+    curve, radius = curvature(task), radius_for(task, given.radius)
     least = float(np.min(spread))
     enough = math.ceil(radius * curve / least) if 0 < curve < math.inf and least > 0 else _FEWEST
-    noisy = bool(least > 0)
-    chosen = min(max(enough, _FEWEST), _MOST) if noisy else _MOST
+    chosen = min(max(enough, _FEWEST), _MOST) if least > 0 else _MOST
     rounds = _check.count("steps", chosen if given.steps is None else given.steps)
-    if given.step_size is not None:
-        return rounds, np.full(task.owners, _check.positive("step_size", given.step_size))
-    stable = (
-        1 / curve if math.isfinite(curve) and curve > 0 else radius / (task.clip_norm * math.sqrt(rounds))
-    )
+    smooth = 0 < curve < math.inf
+    stable = 1 / curve if smooth else radius / (task.clip_norm * math.sqrt(rounds))
     with np.errstate(divide="ignore"):
-        return rounds, np.broadcast_to(np.minimum(stable, radius / (rounds * spread)), task.owners)
+        best = np.minimum(stable, radius / (math.sqrt(rounds * (rounds + spare(rounds))) * spread))
+    step_size = np.broadcast_to(best if given.step_size is None else given.step_size, task.owners)
+    return replace(design, steps=rounds, step_size=step_size)
 
 
 def curvature(task: Task) -> float:
@@ -112,7 +146,7 @@ def curvature(task: Task) -> float:
     loss, penalty = task.problem.loss, task.problem.penalty
     length = task.clip_norm / loss.lipschitz if math.isfinite(loss.lipschitz) else 1.0
     rest = penalty.smoothness if penalty.name in GRADIENT else 0.0
-    return loss.smoothness * length**2 + rest
+    return task.unit.bends * loss.smoothness * length**2 + rest
 
 
 def is_linear(problem: Problem) -> bool:
@@ -150,20 +184,6 @@ def central_epsilon(multiplier: float, delta: float, constant: float | None = No
     return certify(GaussianDpEvent(multiplier), delta=delta).epsilon
 
 
-def own_plan(task: Task, steps: int, noise: Noise, relation: str = "replace_one") -> ReleasePlan:
-    """Full-gradient releases of every party, each charged for its own, before noise is sized."""
-    return ReleasePlan(
-        sampler=FullBatch(),
-        clip_norm=task.clip_norm,
-        noise="gaussian",
-        noise_multiplier=(1.0,) * task.owners,
-        releases=(steps,) * task.owners,
-        sizes=task.sizes,
-        noise_like=noise,
-        relation=relation,
-    )
-
-
 def against_aggregator(plan: ReleasePlan, delta: float) -> float:
     """The largest ε against whoever adds the messages up and sees each of them."""
     bare = replace(plan, charged=None)
@@ -172,18 +192,28 @@ def against_aggregator(plan: ReleasePlan, delta: float) -> float:
 
 
 def certified(
-    task: Task, design: Design, size: Callable[[np.ndarray], Noised], extra: tuple | None, steps: Steps
+    task: Task,
+    design: Design,
+    size: Callable[[np.ndarray], Noised],
+    extra: tuple | None,
+    steps: Steps,
+    spare: Callable[[int], int] = _no_spare,
 ) -> tuple[Design, ReleasePlan, Noised]:
-    """The design with rounds and steps for its noise, and each party's noise sized for its budget by `size`."""
-    relation = "replace_one" if design.sizes == "public" else "add_or_remove_one"
-    single = replace(own_plan(task, 1, noise_like(task, False, 1, design.sizes), relation), extra=extra)
-    once = size(np.array(calibrated(single, task).noise_multiplier)).own * design.per_record(task)
+    """The design with rounds and steps for its noise, and each party's noise sized for its budget by `size`.
+
+    `spare`: for so many rounds, how many releases more are charged for.
+    """
+    relation = REPLACE_ONE if design.sizes == "public" else ADD_OR_REMOVE_ONE
+    clip = _dual.clip_share(task, steps.clip)
+    single = full_batch_plan(task, 1, noise_like(task, False, 1, design.sizes), relation, clip)
+    single = calibrated(replace(single, extra=extra), task)
+    once = size(np.array(single.noise_multiplier)).own * design.per_record(task)
     alone = design.once and not is_linear(task.problem)  # each party steps by its own noise
-    norm = math.sqrt(task.dimension) * task.clip_norm
+    norm = math.sqrt(task.dimension) * single.clip_norm
     spread = norm * (once / design.weights if alone else np.array([math.sqrt(np.sum(once**2))]))
-    rounds, step_size = step_plan(task, spread, steps)
-    design = replace(design, steps=rounds, step_size=step_size)
-    plan = own_plan(task, rounds, noise_like(task, design.once, rounds, design.sizes), relation)
+    design = step_plan(task, design, spread, steps, spare)
+    noise = noise_like(task, design.once, design.steps, design.sizes)
+    plan = full_batch_plan(task, design.steps + spare(design.steps), noise, relation, clip)
     plan = calibrated(replace(plan, extra=extra), task)
     return design, plan, size(np.array(plan.noise_multiplier))
 
@@ -206,15 +236,17 @@ def published(task: Task, design: Design, given: Steps) -> Design:
         raise InputError(f"step_size=None: 1/L needs a smooth loss, here L={curve}. Give step_size.")
     rate = 1 / curve if given.step_size is None else _check.positive("step_size", given.step_size)
     steps = _check.count("steps", PAPER_STEPS if given.steps is None else given.steps)
-    return replace(design, steps=steps, step_size=np.full(task.owners, rate), averaged=False)
+    step_size = np.full(task.owners, rate)
+    return replace(design, steps=steps, step_size=step_size, how="descent", averaged=False)
 
 
 def noiseless(task: Task, design: Design, plan: ReleasePlan, given: Steps) -> tuple[Design, ReleasePlan]:
-    """The same without noise, at the largest stable step: a baseline that protects nothing."""
-    steps, step_size = step_plan(task, np.zeros(1), given)
-    noise = noise_like(task, design.once, steps, design.sizes)
-    plan = replace(plan, noise="none", releases=(steps,) * task.owners, noise_like=noise)
-    return replace(design, steps=steps, step_size=step_size), plan
+    """The same without noise, at the largest stable step and the gradient's bound: a baseline that protects nothing."""
+    design = step_plan(task, design, np.zeros(1), given)
+    clip = task.clip_norm * (1.0 if given.clip is None else given.clip)
+    noise = noise_like(task, design.once, design.steps, design.sizes)
+    releases = (design.steps,) * task.owners
+    return design, replace(plan, noise=NoNoise(), releases=releases, noise_like=noise, clip_norm=clip)
 
 
 def seen(plan: ReleasePlan, delta: float, once: bool, missing: int) -> str:
@@ -234,7 +266,7 @@ def claimed(epsilon: float | None, task: Task, relation: str, source: str, note:
         epsilon=epsilon,
         delta=task.delta,
         relation=relation,
-        unit="record",
+        unit=UNIT,
         view="final model",
         source=source,
         note="no noise: the theorem does not speak of it" if epsilon is None else note,

@@ -43,15 +43,18 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.errors import InputError
-from coterie.mechanisms import FullBatch, ReleasePlan
+from coterie.mechanisms import FullBatch, Laplace, Noise, NoNoise, ReleasePlan
+from coterie.mechanisms.distributions import named
 from coterie.mechanisms.noise import noised
 from coterie.problems.moments import Moments, gradient_sum, moments
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
+from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, radius_for
+from coterie.relations import REPLACE_ONE, UNIT
 
 TICKS = 1000  # the paper's experiments
+PUBLISHED = Laplace()  # the noise that Theorem 1 speaks of
 CAUTION = 0.1  # ρ is unpublished: by default the largest owner's step is this part of 1/smoothness
 
 
@@ -61,7 +64,7 @@ class Settings:
 
     ticks: int = TICKS
     rho: float | None = None  # α = ρ/T², γ = α/σ
-    theta_max: float = 10.0  # Θ; also the guess of ‖θ*‖ that limits γ under heavy noise
+    theta_max: float = 10.0  # Θ
     smoothness: float | None = None  # public guess of the mean loss's largest curvature
     steps: Literal["proof", "printed"] = "proof"  # of learner="copies"
     learner: Literal["copies", "averaging"] | None = None  # None: copies as published, else averaging
@@ -76,7 +79,6 @@ class Settings:
 class Numbers(NamedTuple):
     """One row for each owner: scalars here, (owners,) arrays in the program."""
 
-    clip_norm: Array | float
     record: Array | float  # 1/n: what a released sum is multiplied with, (n_i/n) / n_i
     owners: Array | float
     pace: Array | float  # α/σ, or γ
@@ -146,15 +148,15 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     if settings.clip == "once":
         # Gθ − b: p products and two more roundings of numbers that add up to at most n Ξ.
         plan = replace(plan, rounded=tuple((task.dimension + 2.0) * size for size in task.sizes))
+    functions = _functions(task.problem, learner, settings.clip, plan.noise)
     if calibration == "noiseless":
-        plan = replace(plan, noise="none")
+        plan = replace(plan, noise=NoNoise())
     return Program(
-        functions=_functions(task.problem, learner, settings.clip),
+        functions=functions,
         plan=plan,
         numbers=per_owner(
             task.owners,
             Numbers(
-                clip_norm=task.clip_norm,
                 record=1 / sum(task.sizes),
                 owners=task.owners,
                 pace=pace,
@@ -170,18 +172,23 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
 
 @lru_cache(maxsize=64)
-def _functions(problem: Problem, learner: str, clip: str) -> Visits:
-    """Cached, so that equal settings are the same functions and compile once."""
+def _functions(problem: Problem, learner: str, clip: str, noise: Noise) -> Visits:
+    """Cached, so that equal settings are the same functions and compile once. `noise`: whose norm the plan states."""
+
+    def longest(ctx: Context, numbers: int) -> Array:
+        """Ξ, the 2-norm that keeps a gradient of as many numbers within the plan's clip norm, stated for the noise."""
+        return ctx.clip_norm / noise.widening(numbers)
 
     def condense(batch: Batch, ctx: Context) -> Moments:
         # Θ is a box, and what an owner is shown lies in it: ‖θ‖₂ <= √p θ_max.
-        reach = math.sqrt(batch.x.shape[1]) * ctx.numbers.theta_max
-        return moments(batch, ctx.numbers.clip_norm, reach, problem.careful)
+        dim = batch.x.shape[-1]
+        reach = math.sqrt(dim) * ctx.numbers.theta_max
+        return moments(batch, longest(ctx, dim), reach, problem.careful, problem.mean)
 
     def answer(
         private: PyTree, query: PyTree, batch: Batch | Moments, noise: PyTree, ctx: Context
     ) -> tuple[PyTree, PyTree]:
-        # One record moves this sum by at most clip_norm (2 clip_norm when replaced), as below, at any query in Θ.
+        # One record moves this sum by at most Ξ (2 Ξ when replaced), as below, at any query in Θ.
         known = batch if isinstance(batch, Moments) else condense(batch, ctx)
         inside = _boxed(query, ctx.numbers)  # whatever the learner sent: the weights hold in Θ alone
         return noised(gradient_sum(known, inside), noise, ctx.noise_scale), private
@@ -189,10 +196,11 @@ def _functions(problem: Problem, learner: str, clip: str) -> Visits:
     def emit(
         private: PyTree, query: PyTree, batch: Batch, noise: PyTree, ctx: Context
     ) -> tuple[PyTree, PyTree]:
-        # One record moves this sum by at most clip_norm in the 2-norm (2 clip_norm when replaced): each
-        # record's gradient is clipped. p numbers of 2-norm Ξ have a 1-norm of at most √p Ξ, which Laplace
-        # noise needs and the plan then states.
-        total = clipped_sum(problem, query, batch, ctx.numbers.clip_norm)
+        # One record moves this sum by at most Ξ in the 2-norm (2 Ξ when replaced): each record's gradient is
+        # clipped. p numbers of 2-norm Ξ have a 1-norm of at most √p Ξ, which Laplace noise needs and the plan
+        # then states.
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(query))
+        total = clipped_sum(problem, query, batch, longest(ctx, numbers))
         return noised(total, noise, ctx.noise_scale), private
 
     start, ask, settle, model = (_copies if learner == "copies" else _averaging)(problem)
@@ -275,7 +283,7 @@ def _published(task: Task, settings: Settings, schedule: np.ndarray) -> ReleaseP
     """Theorem 1's Laplace noise, 2ΞT/ε_i on the sum; charged for the answers that the public clocks plan."""
     visits = np.bincount(schedule, minlength=task.owners)
     answers = np.minimum(visits, _caps(task, settings, settings.ticks))
-    plan = _plan(task, "laplace", tuple(int(number) for number in answers))
+    plan = _plan(task, PUBLISHED, tuple(int(number) for number in answers))
     scale = 2 * task.clip_norm * settings.ticks
     return replace(
         plan, noise_multiplier=tuple(scale / (epsilon * plan.clip_norm) for epsilon in task.epsilon)
@@ -285,15 +293,14 @@ def _published(task: Task, settings: Settings, schedule: np.ndarray) -> ReleaseP
 def _capped(task: Task, settings: Settings) -> ReleasePlan:
     """The least noise with which an owner can answer as often as its cap allows."""
     caps = _caps(task, settings, default_cap(task.owners, settings.ticks))
-    return calibrated(_plan(task, settings.noise, caps), task)
+    return calibrated(_plan(task, named(settings.noise), caps), task)
 
 
-def _plan(task: Task, noise: Literal["gaussian", "laplace"], releases: tuple[int, ...]) -> ReleasePlan:
-    """Gradients are clipped to Ξ in the 2-norm; for Laplace noise the plan states the 1-norm that follows."""
-    widened = math.sqrt(task.dimension) if noise == "laplace" else 1.0
+def _plan(task: Task, noise: Noise, releases: tuple[int, ...]) -> ReleasePlan:
+    """Gradients are clipped to Ξ in the 2-norm; the plan states what follows in the noise's own norm."""
     return ReleasePlan(
         sampler=FullBatch(),
-        clip_norm=widened * task.clip_norm,
+        clip_norm=noise.widening(task.dimension) * task.clip_norm,
         noise=noise,
         noise_multiplier=(1.0,) * task.owners,
         releases=releases,
@@ -316,7 +323,7 @@ def _pace(task: Task, settings: Settings, plan: ReleasePlan, learner: str) -> fl
     """α/σ (copies) or γ (averaging).
 
     Without ρ: gradients of the largest owner enter with N n_i/n, so 1/(smoothness · max N n_i/n) is stable.
-    Averaging also keeps the walk that its noise alone would make over T ticks, γ s √(T p), within θ_max.
+    Averaging also keeps the walk that its noise alone would make over T ticks, γ s √(T p), within `radius_for`.
     """
     sigma = task.problem.penalty.strong_convexity
     if sigma <= 0 and (settings.rho is not None or learner == "copies"):
@@ -328,21 +335,19 @@ def _pace(task: Task, settings: Settings, plan: ReleasePlan, learner: str) -> fl
     sharpest = _smoothness(task, settings) * task.owners * max(task.sizes) / sum(task.sizes)
     if learner == "copies":
         return CAUTION / sharpest
-    spread = math.sqrt(2.0) if plan.noise == "laplace" else 1.0
-    noise = (
-        spread * task.owners / sum(task.sizes) * float(np.sqrt(np.mean(plan.noise_scale.astype(float) ** 2)))
-    )
-    return min(1 / sharpest, settings.theta_max / (noise * math.sqrt(settings.ticks * task.dimension)))
+    widest = float(np.sqrt(np.mean(plan.noise_scale.astype(float) ** 2)))
+    noise = plan.noise.spread * task.owners / sum(task.sizes) * widest
+    return min(1 / sharpest, radius_for(task, None) / (noise * math.sqrt(settings.ticks * task.dimension)))
 
 
 def _smoothness(task: Task, settings: Settings) -> float:
-    """Unless given, the loss's own times the squared feature norm, which is Ξ over the Lipschitz constant."""
+    """Unless given, the loss's own times a unit's records and the squared feature norm, Ξ over its Lipschitz bound."""
     if settings.smoothness is not None:
         return settings.smoothness
     loss = task.problem.loss
     steepest = loss.lipschitz if math.isfinite(loss.lipschitz) else 1.0
     bend = loss.smoothness if math.isfinite(loss.smoothness) else 1.0
-    return bend * (task.clip_norm / steepest) ** 2
+    return task.unit.bends * bend * (task.clip_norm / steepest) ** 2
 
 
 def _check_once(task: Task, settings: Settings) -> None:
@@ -366,7 +371,7 @@ def _checked(settings: Settings) -> None:
     _check.positive("theta_max", settings.theta_max)
     _check.one_of("steps", settings.steps, ("proof", "printed"))
     _check.one_of("clip", settings.clip, ("visit", "once"))
-    _check.one_of("noise", settings.noise, ("gaussian", "laplace"))
+    named(settings.noise)
     _check.one_of("learner", settings.learner or "copies", ("copies", "averaging"))
     for name in ("rho", "smoothness"):
         if (value := getattr(settings, name)) is not None:
@@ -375,15 +380,15 @@ def _checked(settings: Settings) -> None:
 
 def _claim(task: Task, settings: Settings, plan: ReleasePlan) -> Claim:
     """Theorem 1 solved for ε: 2ΞT over the scale on the sum. Owners differ: the largest is stated."""
-    epsilon, note = None, f"the theorem speaks of Laplace noise, not of {plan.noise}"
-    if plan.noise == "laplace":
+    epsilon, note = None, f"the theorem speaks of Laplace noise, not of {plan.noise.name}"
+    if plan.noise == PUBLISHED:
         epsilon = 2 * task.clip_norm * settings.ticks / float(plan.noise_scale.min())
         note = "the largest of the owners' ε; the proof takes the 2-norm bound Ξ for one of the 1-norm"
     return Claim(
         epsilon=epsilon,
         delta=0.0,
-        relation="replace_one",
-        unit="record",
+        relation=REPLACE_ONE,
+        unit=UNIT,
         view="public transcript",
         source="Farokhi, Wu, Smith & Kaafar 2020, Theorem 1",
         note=note,

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from coterie.mechanisms import NoNoise
 from coterie.program import Program
 from coterie.protocols import dual_averaging, push_sum
 from coterie.protocols.task import Task
@@ -32,8 +33,9 @@ def alone(task: Task, private: bool = True) -> Program:
     first = found[kinds[0]]
     plan = replace(
         first.plan,
-        noise="gaussian" if private else "none",
+        noise=first.plan.noise if private else NoNoise(),
         sizes=task.sizes,
+        unit=task.unit,
         noise_multiplier=tuple(found[kind].plan.noise_multiplier[0] for kind in kinds),
         releases=(ROUNDS,) * task.owners,
     )
@@ -45,7 +47,13 @@ def alone(task: Task, private: bool = True) -> Program:
 
 
 def _one(task: Task, size: int, epsilon: float) -> Program:
-    mine = replace(task, sizes=(size,), epsilon=(epsilon,), topology=build_topology("complete", 1))
+    mine = replace(
+        task,
+        sizes=(size,),
+        epsilon=(epsilon,),
+        topology=build_topology("complete", 1),
+        owners_per_person=1,  # alone, an owner answers for its own release
+    )
     if task.problem.model.is_linear:
         return dual_averaging.build(mine, dual_averaging.Settings(rounds=ROUNDS), "certified")
     return push_sum.build(mine, push_sum.Settings(rounds=ROUNDS), "certified")

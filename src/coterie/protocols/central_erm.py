@@ -4,7 +4,7 @@
 
 All records count as those of one party. The parties hand the server their sums and it adds one noise; here that
 noise comes in even parts from the parties, which is the same sum in law and the same number with one party.
-With the default c the published noise is exact, so "paper" and "certified" differ in steps and averaging alone.
+With the default c the published noise is exact, so "paper" and "certified" differ in steps and clipping alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from coterie.program import Program
 from coterie.protocols import _erm, _erm_noise
 from coterie.protocols._erm import Design
 from coterie.protocols._erm_noise import Noised, Steps
-from coterie.protocols.task import Calibration, Task
+from coterie.protocols.task import Calibration, Task, full_batch_plan
+from coterie.relations import REPLACE_ONE
 
 SOURCE = "Wang, Ye & Xu 2017, as stated in Kang et al. 2021, Table 1"
 VIEW = "what the server publishes, to who drew no part of the noise; the server is trusted with all records"
@@ -30,7 +31,8 @@ class Settings:
 
     steps: int | None = None
     step_size: float | None = None
-    radius: float = 20.0  # guess of ‖θ*‖, public; enters steps and their size only
+    radius: float | None = None  # guess of ‖θ*‖, public; enters steps and their size only
+    clip: float | None = None  # certified: share of the gradient's bound to clip at; None: the loss's own
     constant: float | None = None  # c of the noise formula
 
 
@@ -40,9 +42,11 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     Guarantee: with `calibration="certified"` every iterate that the server publishes meets every owner's (ε, δ) under
     replace-one adjacency. Nothing protects a record from the server, and a party knows its own part of the noise.
     """
-    given = Steps(settings.steps, settings.step_size, settings.radius)
+    given = Steps(settings.steps, settings.step_size, settings.radius, settings.clip)
     weights = np.array(task.sizes) / sum(task.sizes)
-    design = Design(weights=weights, once=False, steps=1, step_size=np.ones(task.owners), averaged=True)
+    design = Design(
+        weights=weights, once=False, steps=1, step_size=np.ones(task.owners), how=_erm.how_for(task)
+    )
     even = np.full(task.owners, 1 / task.owners)
 
     def size(needed: np.ndarray) -> Noised:
@@ -50,7 +54,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
     if calibration == "paper":
         design = _erm_noise.published(task, design, given)
-        plan = _erm_noise.own_plan(task, design.steps, _erm.noise_like(task, False, design.steps, "public"))
+        plan = full_batch_plan(task, design.steps, _erm.noise_like(task, False, design.steps, "public"))
         central = _erm_noise.central_multiplier(min(task.epsilon), task.delta, settings.constant)
         noised = size(np.full(task.owners, central * math.sqrt(design.steps)))
     else:
@@ -59,7 +63,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     if calibration == "noiseless":
         design, plan = _erm_noise.noiseless(task, design, plan, given)
     epsilon = None
-    if plan.noise != "none" and plan.charged is not None:
+    if plan.noise.spread > 0 and plan.charged is not None:
         multiplier = min(plan.charged) / math.sqrt(plan.releases[0])
         epsilon = _erm_noise.central_epsilon(multiplier, task.delta, settings.constant)
-    return _erm.assemble(task, design, plan, _erm_noise.claimed(epsilon, task, "replace_one", SOURCE, ""))
+    return _erm.assemble(task, design, plan, _erm_noise.claimed(epsilon, task, REPLACE_ONE, SOURCE, ""))

@@ -12,7 +12,8 @@ everybody sees choices that were made from private losses; the theorem leaves th
 each as the randomised response that its exploration makes it. By default (`"certified"`) the agent reads only
 what is public, [w^G, loss of w^G on B], and that loss is released with noise and charged.
 Lemma 5 needs steps that do not expand: features are bounded instead of gradients clipped (which would be
-expansive), and η > 1/(2μ) is refused; as published with λ > 0 it is larger for most steps, so no bound holds.
+expansive), and η > 1/(2μ) is refused; as published with λ > 0 it is larger for most steps, so no bound holds (`capped`
+reads the paper so that it is not).
 Nor may rounding expand them: by default w^G, as it is shown, and w^L are kept within `radius`. Whoever holds the
 register could otherwise show an owner a model so long that the last bit of w^L outweighs the noise.
 """
@@ -31,7 +32,7 @@ import numpy as np
 from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
-from coterie.mechanisms import OnePass, ReleasePlan
+from coterie.mechanisms import Gaussian, NoNoise, OnePass, ReleasePlan, gathering
 from coterie.mechanisms.clipping import Clipped, in_parts
 from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
@@ -49,6 +50,7 @@ POLICIES = ("q", "coin", "global", "local")
 QUIETER = (
     3.0  # a released loss has this many times the relative noise of a model: 5 % of the model's precision
 )
+_HAIR = 2.0**-10  # of a unit's norm: more than `places.norms` may add to it for rounding
 _LOSS_SPAN = 2.0  # losses are bounded at this many times a record's loss at score 0
 
 
@@ -66,10 +68,9 @@ class Numbers(NamedTuple):
     """One row for each owner: (owners,) arrays."""
 
     walk: wor_sgd.Numbers
-    feature_norm: Array
     anneal: Array  # choices until exploration is down to its least
     loss_most: Array  # a record's loss is counted up to this
-    loss_scale: Array  # noise on a released sum of losses, over the noise on a released sum of gradients
+    loss_scale: Array  # noise on a released sum of losses, over the noise multiplier of the gradients' sum
 
 
 class Private(NamedTuple):
@@ -107,7 +108,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     certified = calibration == "certified"
     plan, pace = _tuned(task, settings) if certified else _published(task, settings)
     if calibration == "noiseless":
-        plan = replace(plan, noise="none")
+        plan = replace(plan, noise=NoNoise())
     return Program(
         functions=_functions(task.problem, settings.policy, certified),
         plan=plan,
@@ -123,12 +124,11 @@ def _numbers(task: Task, plan: ReleasePlan, pace: Pace, radius: float) -> Number
     walk = wor_sgd.numbers(task, pace)
     most = _LOSS_SPAN * _start_loss(task.problem) / models
     rows = {
-        "feature_norm": wor_sgd.feature_norm(task),
         "anneal": np.maximum(np.array(plan.releases) / 2, 1.0),
         "loss_most": most,
         # Sensitivity: each model's loss lies in [0, most], so replacing a record moves the sums by at most
         # √models · most; their noise over that is QUIETER times a model's noise over its 2 clip_norm.
-        "loss_scale": QUIETER * math.sqrt(models) * most / (2 * task.clip_norm),
+        "loss_scale": QUIETER * math.sqrt(models) * most / 2,
     }
     return Numbers(walk._replace(domain=jnp.minimum(walk.domain, radius)), **per_owner(task.owners, rows))
 
@@ -167,19 +167,23 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
         numbers: Numbers = ctx.numbers
         losses = jnp.minimum(_losses(problem, shown, batch), numbers.loss_most)
         total = _added_up(losses, batch.mask, problem.careful)
-        loss = noised(total, noise["loss"], numbers.loss_scale * ctx.noise_scale) / numbers.walk.batch
+        scale = numbers.loss_scale / ctx.clip_norm * ctx.noise_scale
+        loss = noised(total, noise["loss"], scale) / numbers.walk.batch
         return Heard(shown, loss, loss)
 
     def emit(private: Private, shown: Array, batch: Batch, noise: PyTree, ctx: Context) -> tuple:
         walk: wor_sgd.Numbers = ctx.numbers.walk
-        batch = _bounded(batch, ctx.numbers.feature_norm, problem.loss.outputs)
+        # So short that no gradient is longer than clip_norm: clipping itself would be expansive (see above).
+        # Of units, whose norms are rounded up, by a hair more; the mean of gradients is no longer than they are.
+        longest = ctx.clip_norm / problem.loss.lipschitz * (1.0 if batch.within is None else 1.0 - _HAIR)
+        batch = _bounded(batch, longest, problem.loss.outputs)
         shown = wor_sgd.project(problem, shown, walk.domain)  # whatever the holder of the register sent
         choice, loss, agents = choose(private, shown, batch, noise, ctx)
         step = wor_sgd.step_at(walk, ctx.step)
         widest = jnp.maximum(private.widest, step)
 
         def mean_gradient(w: Array) -> Array:
-            return clipped_sum(problem, w, batch, walk.clip_norm) / walk.batch
+            return clipped_sum(problem, w, batch, ctx.clip_norm) / walk.batch
 
         # A record of a local step k moves w^L by at most 4 η_k L / b, later steps do not expand that (η <= 1/(2μ)) and
         # the mean with w^G halves it; one of this batch moves the sum by 2 η_t L / b: at most 2 widest L / b each.
@@ -222,17 +226,21 @@ def _bounded(batch: Batch, norm: Array, classes: int) -> Batch:
     A record that is not finite becomes zero. Acts on one record at a time and does nothing to records of a table
     whose features were mapped to that norm.
     """
-    fine = jnp.all(jnp.isfinite(batch.x), axis=1)
-    x = jnp.where(fine[:, None], batch.x, 0.0)
-    size = jnp.linalg.norm(x, axis=1, keepdims=True)
+    fine = jnp.all(jnp.isfinite(batch.x), axis=-1)
+    x = jnp.where(fine[..., None], batch.x, 0.0)
+    size = jnp.linalg.norm(x, axis=-1, keepdims=True)
     x = x * jnp.minimum(1.0, norm / jnp.maximum(size, norm))
     whole = jnp.issubdtype(batch.y.dtype, jnp.integer)
     y = jnp.clip(batch.y, 0, classes - 1) if whole else jnp.clip(jnp.nan_to_num(batch.y), -1.0, 1.0)
-    return Batch(x, y, batch.mask)
+    return batch._replace(x=x, y=y)
 
 
 def _losses(problem: Problem, w: Array, batch: Batch) -> Array:
-    """(rows, models): what each record costs each separately trained model."""
+    """(rows, models): what each record costs each separately trained model; of a unit, its records' mean."""
+    if batch.within is not None:
+        rows = gathering.as_records(batch._replace(mask=jnp.ones_like(batch.mask)), problem.mean)
+        each = gathering.weighed(_losses(problem, w, rows), rows.mask)
+        return jnp.sum(each.reshape(*batch.y.shape, -1), axis=1)
     scores = problem.model.scores(w, batch.x)
     if wor_sgd.models_in(problem) == 1:
         return problem.loss.value(scores, batch.y)[:, None]
@@ -268,6 +276,11 @@ def _start_loss(problem: Problem) -> float:
 
 def _check_linear(task: Task) -> None:
     problem = task.problem
+    if task.unit.bends > 1:
+        raise InputError(
+            f"unit={str(task.unit)!r}, records_per_unit={task.unit.records}: deep_q bounds features, which bound the "
+            "mean of a unit's gradients, not their sum. Use unit_mean."
+        )
     if not problem.model.is_linear or not math.isfinite(problem.loss.lipschitz):
         raise InputError(
             f"model={problem.model.name!r}, loss={problem.loss.name!r}: deep_q needs gradients bounded by the features "
@@ -297,13 +310,16 @@ def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
         models = wor_sgd.models_in(task.problem)
         plan = replace(plan, extra=tuple(choices_event(count, models) for count in plan.releases))
     largest = _largest_step(task)
-    if settings.policy in ("q", "coin") and pace.step > largest * (1 + 1e-6):
-        flaw = f"its first step {pace.step:g} exceeds 1/(2μ) = {largest:.3g}: Lemma 5 gives no sensitivity"
+    first = min(pace.step, pace.most)
+    if settings.policy in ("q", "coin") and first > largest * (1 + 1e-6):
+        flaw = f"its first step {first:g} exceeds 1/(2μ) = {largest:.3g}: Lemma 5 gives no sensitivity"
         plan = replace(plan, flaw=flaw)
     return plan, pace
 
 
-def choices_event(choices: int, models: int) -> DpEvent:
+def choices_event(
+    choices: int, models: int, annealed: float | None = None, least: float = q.EXPLORE_LEAST
+) -> DpEvent:
     """An owner's visible choices: a record of the first batch acts on all of them, through w^L and the agent.
 
     Guarantee: each choice is randomised response with its exploration probability p_k (a fair coin with p_k,
@@ -312,8 +328,8 @@ def choices_event(choices: int, models: int) -> DpEvent:
     import dp_accounting as dp
 
     turns = np.arange(choices)
-    anneal = max(choices / 2, 1.0)
-    explore = np.maximum(q.EXPLORE_LEAST, 1 - (1 - q.EXPLORE_LEAST) * turns / anneal)
+    anneal = max(choices / 2, 1.0) if annealed is None else annealed
+    explore = np.maximum(least, 1 - (1 - least) * turns / anneal)
     rates, counts = np.unique(explore, return_counts=True)
     answers: list[dp.DpEvent] = [
         dp.SelfComposedDpEvent(dp.RandomizedResponseDpEvent(float(rate), 2), int(count) * models)
@@ -356,7 +372,7 @@ def _plan(task: Task, batch: int, multiplier: tuple[float, ...]) -> ReleasePlan:
     return ReleasePlan(
         sampler=OnePass(batch),
         clip_norm=task.clip_norm,
-        noise="gaussian",
+        noise=Gaussian(),
         noise_multiplier=multiplier,
         releases=wor_sgd.visits(task, batch),
         sizes=task.sizes,

@@ -10,7 +10,7 @@ Departures. As published (`calibration="paper"`), one random record a step and
 sensitivity, so the certificate is far above the claim. By default (`"certified"`), all records in each round and
 noise calibrated to the owner's budget; owners weigh by how precise their releases are (public: size, budget,
 dimension), so that the noise of a small or thrifty owner is not magnified; rounds and γ follow from the noise
-(`_tuned`), not from any record; smooth losses take Nesterov's accelerated dual averaging.
+(`_dual`), not from any record; smooth losses take Nesterov's accelerated dual averaging.
 """
 
 from __future__ import annotations
@@ -18,27 +18,35 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from coterie import _check
-from coterie._types import Array, PyTree
+from coterie._types import PyTree
 from coterie.accounting import Claim
-from coterie.mechanisms import FixedSize, ReleasePlan
-from coterie.mechanisms.noise import noised
+from coterie.mechanisms import FixedSize, Gaussian, Masked, NoNoise, ReleasePlan, Shared
+from coterie.mechanisms.noise import noised, whole
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
+from coterie.protocols import _dual, _masked, _shared
+from coterie.protocols._dual import Pace, Public, Variant
+from coterie.protocols.task import (
+    Calibration,
+    Task,
+    calibrated,
+    params_like,
+    per_owner,
+    sampler_for,
+    stated,
+)
 from coterie.topologies import check_gossip
 
-Variant: TypeAlias = Literal["liu", "duchi", "accelerated"]
 SOURCE = "Liu, Johansson & Shi 2022, Theorem 1"
 EPOCHS = 3  # the paper's experiments
 GAMMA = 20.0
-ROUNDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,95 +57,110 @@ class Settings:
     rounds: int | None = None
     rate: float | None = None  # Poisson sampling rate; None: all records in each round
     gamma: float | None = None
-    radius: float = 40.0  # guess of ‖x*‖, public; enters γ only
+    radius: float | None = None  # guess of ‖x*‖, public; enters γ and rounds only. None: `radius_for`
     weights: Literal["precision", "records"] = "precision"  # certified: what an owner's weight grows with
     clip: float | None = None  # share of the gradient's bound to clip at; None: half for smooth classifiers
+    view: Literal["untrusted", "masked", "shared"] = (
+        "untrusted"  # certified: own noise; one sum of masked messages a round; gossip with noise shared in pairs
+    )
+    colluding: int | None = None  # masked: these four as in `weighted_erm`; shared: this one and `degree`
+    absent: int | None = None
+    spare: int | None = None
+    degree: int | None = None
 
 
 class Numbers(NamedTuple):
     """One row for each owner: (owners,) arrays, of which a program sees its own entry."""
 
-    clip_norm: PyTree
     weight: PyTree  # what a released sum is multiplied with: the owner's weight over its public count
-    gamma: PyTree  # γ(t) = gamma + gamma_root √t
-    gamma_root: PyTree
-
-
-class Public(NamedTuple):
-    """An owner's state, all of it made of messages."""
-
-    z: PyTree
-    x: PyTree
-    average: PyTree  # a-weighted, the output
-    weight: Array  # A(t)
+    pace: Pace
+    lattice: PyTree  # under masks: cells of a message to one unit of its noise
+    cell: PyTree  # under masks: what one cell of the sum is worth
 
 
 def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     """The protocol for this task.
 
     Guarantee: with `calibration="certified"` every owner's whole transcript meets its own (ε, δ) under
-    replace-one adjacency; the plan's event is what is executed.
+    replace-one adjacency; the plan's event is what is executed. Under masks, and where noise is shared, that is for
+    whoever sees all messages and knows what `colluding` other owners know.
     """
-    check_gossip(task.topology)
     certified = calibration == "certified"
-    variant = settings.variant or _default_variant(task, certified)
+    masked = _masks(task, settings, certified)
+    if masked is None:  # a sum needs no topology
+        check_gossip(task.topology)
+    variant = settings.variant or (_dual.variant_for(task) if certified else "liu")
     _check.one_of("variant", variant, get_args(Variant))
-    plan, gamma = _tuned(task, settings, variant) if certified else _published(task, settings)
+    plan, pace = _tuned(task, settings, variant) if certified else _published(task, settings, variant)
     if calibration == "noiseless":
-        plan = replace(plan, noise="none")
+        plan = replace(plan, noise=NoNoise())
     sampled = np.array([plan.sampler.expected(size) for size in plan.sizes])
     share = task.owners * _shares(task, plan, settings) if certified else np.ones(task.owners)
-    strength = task.problem.penalty.strong_convexity
+    shared = plan.masked
     return Program(
-        functions=_functions(task.problem, variant),
+        functions=_functions(task.problem, variant, shared is not None),
         plan=plan,
         numbers=per_owner(
             task.owners,
             Numbers(
-                clip_norm=plan.clip_norm,
                 weight=share / sampled,
-                gamma=gamma,
-                gamma_root=math.sqrt(strength) if variant == "duchi" else 0.0,
+                pace=pace,
+                lattice=0.0 if shared is None else shared.lattice,
+                cell=0.0 if shared is None else _masked.cell_of(plan, share / task.owners),
             ),
         ),
         params=task.params,
-        schedule=plan.releases[0],
+        schedule=plan.releases[0] - (0 if shared is None else shared.spare),
         claim=_claim(task, plan),
+        aggregate=None if shared is None else np.ones(task.owners),
     )
 
 
+def _masks(task: Task, settings: Settings, certified: bool) -> Masked | None:
+    _masked.check_view(settings.view, "every_round", certified, settings)
+    if settings.view != "masked":
+        return None
+    return _masked.masks(task.owners, settings.colluding, settings.absent, settings.degree)
+
+
+def _pairs(task: Task, settings: Settings) -> Shared | None:
+    if settings.view != "shared":
+        return None
+    return _shared.pairs(task.owners, settings.colluding, settings.degree)
+
+
+def _exposed(task: Task, settings: Settings) -> float:
+    """How far an owner shows, for even shares of variance 1 of the noise that owners have together."""
+    if (shared := _pairs(task, settings)) is not None:
+        return _shared.exposed(shared, task.owners)
+    masked = _masks(task, settings, True)
+    return 1.0 if masked is None else _masked.shown(masked, task.owners)
+
+
 @lru_cache(maxsize=64)
-def _functions(problem: Problem, variant: Variant) -> Rounds:
+def _functions(problem: Problem, variant: Variant, masked: bool) -> Rounds:
     """Cached, so that equal settings are the same functions and compile once."""
 
-    def a(step: Array) -> Array:
-        return jnp.float32(1.0) if variant == "duchi" else step.astype(jnp.float32)
-
-    def point(z: PyTree, weight: Array, step: Array, numbers: Numbers) -> PyTree:
-        gamma = numbers.gamma + numbers.gamma_root * jnp.sqrt(step.astype(jnp.float32))
-        return problem.penalty.minimise(z, weight, gamma)
-
     def init(params: PyTree, ctx: Context) -> State:
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        first = jnp.int32(1)
-        return State(Public(zeros, point(zeros, a(first), first, ctx.numbers), zeros, jnp.float32(0.0)), ())
+        return State(_dual.begin(problem, variant, params, ctx.numbers.pace), ())
 
     def emit(state: State, batch: Batch, noise: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
         public: Public = state.public
-        query = public.x if variant != "accelerated" else _average(public, public.x, a(ctx.step))
         # One record moves this sum by at most clip_norm (2 clip_norm when replaced): each record's gradient is
         # clipped. The noise is added to the sum itself, before the public weight a(t) · share / count.
-        total = clipped_sum(problem, query, batch, ctx.numbers.clip_norm)
-        weight = a(ctx.step) * ctx.numbers.weight
+        total = clipped_sum(problem, _dual.query(variant, public, ctx.step), batch, ctx.clip_norm)
+        if masked:
+            return whole(total, noise, ctx.noise_scale, ctx.numbers.lattice), ()
+        weight = _dual.a_of(variant, ctx.step) * ctx.numbers.weight
         message = jax.tree.map(lambda z, g: z + weight * g, public.z, noised(total, noise, ctx.noise_scale))
         return message, ()
 
     def absorb(public: Public, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[Public, PyTree]:
         del own
-        weight = public.weight + a(ctx.step)
-        x = point(mixed, weight + a(ctx.step + 1), ctx.step + 1, ctx.numbers)
-        entering = x if variant == "accelerated" else public.x
-        return Public(mixed, x, _average(public, entering, a(ctx.step)), weight), ()
+        if masked:  # the sum of everybody's whole numbers, so that all have the same z
+            weight = _dual.a_of(variant, ctx.step) * ctx.numbers.cell
+            mixed = jax.tree.map(lambda z, k: z + weight * k.astype(jnp.float32), public.z, mixed)
+        return _dual.land(problem, variant, public, mixed, ctx.step, ctx.numbers.pace), ()
 
     def model(public: Public) -> PyTree:
         return public.average
@@ -146,88 +169,83 @@ def _functions(problem: Problem, variant: Variant) -> Rounds:
         del ctx
         return public.z
 
-    return Rounds(init, emit, absorb, model, idle)
+    return Rounds(init, emit, absorb, model, None if masked else idle, latest=lambda public: public.x)
 
 
-def _average(public: Public, x: PyTree, a: Array) -> PyTree:
-    """The running average after `x` enters with weight a."""
-    part = a / (public.weight + a)
-    return jax.tree.map(lambda mean, one: mean + part * (one - mean), public.average, x)
-
-
-def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, float]:
+def _published(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePlan, Pace]:
     """One record a step and Theorem 1's noise, which is stated for the mean over q records."""
     rounds = _check.count("rounds", EPOCHS * min(task.sizes) if settings.rounds is None else settings.rounds)
     spread = math.sqrt(12 * rounds * math.log(1 / task.delta)) / min(task.sizes)
     plan = ReleasePlan(
         sampler=FixedSize(1),
         clip_norm=task.clip_norm,
-        noise="gaussian",
+        noise=Gaussian(),
         noise_multiplier=tuple(spread / epsilon for epsilon in task.epsilon),
         releases=(rounds,) * task.owners,
         sizes=task.sizes,
         noise_like=params_like(task.params),
     )
-    return plan, GAMMA if settings.gamma is None else settings.gamma
+    return plan, _given(task, variant, GAMMA if settings.gamma is None else settings.gamma)
 
 
-def _default_variant(task: Task, certified: bool) -> Variant:
-    return "accelerated" if certified and math.isfinite(task.problem.loss.smoothness) else "liu"
-
-
-def _tuned(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePlan, float]:
-    """Large batches, calibrated noise, and γ where the bound of the paper's Theorem 2 is smallest.
-
-    γ balances distance (γ R² / 2A) against noise (Σ a² d σ² / 2γA), but stays where steps are stable:
-    a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2).
-    """
-    smoothness, kink = _curvature(task)
+def _tuned(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePlan, Pace]:
+    """Large batches, calibrated noise, and γ for it."""
     rounds = _rounds(task, settings, variant) if settings.rounds is None else settings.rounds
     plan = _calibrated_plan(task, settings, _check.count("rounds", rounds))
     if settings.gamma is not None:
-        return plan, _check.not_negative("gamma", settings.gamma)
-    moments = rounds if variant == "duchi" else rounds**3 / 3
-    longest = {"duchi": 1.0, "liu": rounds, "accelerated": 2.0}[variant]
-    spread = math.sqrt(moments * (_variance(task, plan, settings) + kink**2))
-    return plan, max(smoothness * longest, spread / settings.radius)
+        return plan, _given(task, variant, _check.not_negative("gamma", settings.gamma))
+    return plan, _dual.pace_for(task, variant, rounds, _variance(task, plan, settings), settings.radius)
+
+
+def _given(task: Task, variant: Variant, gamma: float) -> Pace:
+    """A γ that stands as it is; Duchi et al.'s grows with √t."""
+    root = math.sqrt(task.problem.penalty.strong_convexity) if variant == "duchi" else 0.0
+    return Pace(gamma=gamma, root=root)
 
 
 def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
-    """How many rounds a budget is worth.
-
-    With all records in each round the noise on the a-weighted mean of T gradients does not depend on T, so more
-    rounds cost only messages. They are worth sending until noise, not the steps' stability, decides γ: four times
-    above stability, T² √(V/3) / R = 4 · 2 · smoothness, where V is the variance of a single release.
-    """
     if settings.rate is not None:  # sampled rounds are not free: their noise grows faster than √T
-        return ROUNDS
-    if variant != "accelerated":  # a kink: plain subgradient steps, whose own error falls as 1/√T
-        return 10 * ROUNDS
-    smoothness, _ = _curvature(task)
-    single = math.sqrt(_variance(task, _calibrated_plan(task, settings, 1), settings) / 3) / settings.radius
-    return int(np.clip(math.sqrt(8 * smoothness / single), ROUNDS // 2, 4 * ROUNDS))
+        return _dual.ROUNDS
+    once = replace(settings, spare=0) if settings.view == "masked" else settings
+    single = _variance(task, _calibrated_plan(task, once, 1), settings)
+    return _dual.rounds_for(task, variant, single, settings.radius)
 
 
 def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan:
+    masked = _masks(task, settings, True)
+    spare = 0 if masked is None else _masked.spares(rounds, settings.spare)
     plan = ReleasePlan(
         sampler=sampler_for(task, settings.rate),
-        clip_norm=_share_of_bound(task, settings) * task.clip_norm,
-        noise="gaussian",
+        clip_norm=_dual.clip_share(task, settings.clip) * task.clip_norm,
+        noise=Gaussian(),
         noise_multiplier=(1.0,) * task.owners,
-        releases=(rounds,) * task.owners,
+        releases=(rounds + spare,) * task.owners,
         sizes=task.sizes,
         noise_like=params_like(task.params),
     )
-    return calibrated(plan, task)
+    plan = calibrated(plan, task)
+    if settings.view == "untrusted":
+        return plan
+    per_record = _shares(task, plan, settings) / np.array([plan.sampler.expected(n) for n in task.sizes])
+    own, charged = _masked.shared(np.array(plan.noise_multiplier), per_record, _exposed(task, settings))
+    plan = replace(plan, noise_multiplier=tuple(map(float, own)), charged=tuple(map(float, charged)))
+    return (
+        _shared.finished(plan, _pairs(task, settings))
+        if masked is None
+        else _masked.finished(plan, masked, rounds)
+    )
 
 
 def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
     """(owners,) weights that add up to one.
 
     By precision: 1 / (C²/n + d s²/n²), the variances that sampling people and adding noise leave in an owner's mean
-    gradient, where s is the noise of a whole run's budget spent at once. By records: n.
+    gradient, where s is the noise of a whole run's budget spent at once. By records: n. Where owners have their noise
+    together, precision is what `_masked.weights` fills up.
     """
     _check.one_of("weights", settings.weights, ("precision", "records"))
+    if settings.view != "untrusted" and settings.weights == "precision":
+        return _masked.weights(task, _exposed(task, settings))
     sizes = np.array(task.sizes, float)
     spent_at_once = plan.noise_scale.astype(float) / np.sqrt(plan.releases)
     noise = task.dimension * spent_at_once**2 / sizes if settings.weights == "precision" else 0.0
@@ -242,25 +260,9 @@ def _variance(task: Task, plan: ReleasePlan, settings: Settings) -> float:
     return task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
 
 
-def _curvature(task: Task) -> tuple[float, float]:
-    """Smoothness of a record's loss in the parameters; or 0 and the size of its kink, where it has none."""
-    loss = task.problem.loss
-    if not (math.isfinite(loss.smoothness) and math.isfinite(loss.lipschitz)):
-        return 0.0, task.clip_norm
-    return loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2, 0.0
-
-
-def _share_of_bound(task: Task, settings: Settings) -> float:
-    """Half the bound halves the noise; only badly misclassified records are clipped, and for a linear model the
-    clipped gradient is that of a convex loss that grows linearly there. Chosen on the embedded census data."""
-    if settings.clip is not None:
-        return _check.positive("clip", settings.clip)
-    return 0.5 if task.problem.loss.name in ("logistic", "softmax", "one_vs_all") else 1.0
-
-
 def _claim(task: Task, plan: ReleasePlan) -> Claim:
     """Theorem 1 solved for ε, with the noise that is really added to the mean gradient."""
-    if plan.noise == "none":
+    if plan.noise.spread == 0:
         return stated(task, None, SOURCE, "no noise: the theorem does not speak of it")
     # The theorem divides by the smallest owner's q; where owners' noises differ, each is read with its own.
     sampled = isinstance(plan.sampler, FixedSize)

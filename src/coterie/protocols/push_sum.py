@@ -17,8 +17,7 @@ Departures. As published (`calibration="paper"`), one random record a step and �
 σ = c₂ √(K ln(1/δ)) / (J ε) leaves c₂ open. Its experiments' batch is unpublished; with `batch` > 1 a step takes the
 mean gradient of that many records in place of one record's, and G, C and ‖g‖ speak of that mean. By default
 (`"certified"`, tracked), all records in each round, σ calibrated to the owner's budget, owners weigh in proportion to
-their public sizes, the model is a running average of z_i. ln C_t is one more coordinate of the push-sum: owners agree
-on it as they do on the model.
+their public sizes, the model is a running average of z_i. Owners agree on ln C_t as on one more coordinate of it.
 """
 
 from __future__ import annotations
@@ -36,12 +35,22 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, ReleasePlan
+from coterie.mechanisms import FixedSize, Gaussian, NoNoise, ReleasePlan
 from coterie.mechanisms.clipping import Clipped
 from coterie.mechanisms.noise import noised
 from coterie.problems.problem import Problem, clipped, clipped_mean
-from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, sampler_for, stated
+from coterie.program import ANYTHING, Batch, Context, Program, Rounds, State, Within
+from coterie.protocols import _masked, _shared
+from coterie.protocols.task import (
+    Calibration,
+    Task,
+    calibrated,
+    params_like,
+    per_owner,
+    radius_for,
+    sampler_for,
+    stated,
+)
 from coterie.topologies import check_push_sum
 
 Policy: TypeAlias = Literal["none", "constant", "clipped", "adaptive", "tracked"]
@@ -53,10 +62,11 @@ _ALLOWED: dict[Calibration, tuple[Policy, ...]] = {
 }
 
 ROUNDS, STEP = 2200, 0.03  # the paper's MNIST experiment
-RADIUS = 10.0  # guess of the distance from the start to the optimum; enters the step only
 AVERAGING = 8.0  # the running average gives round t of T a weight near (t/T)⁸ (Shamir & Zhang 2013)
 FASTEST = 0.2  # ln C_t moves by at most this times the count's error a round (Andrew et al. 2021)
 DEEPEST = 30.0  # a threshold never falls below e^-30 of the clip norm
+LEAST = 1e-12  # of a weight: far below what any graph leaves an owner, and x / w is still a float32 number
+ROUNDED = 1e-3  # what float32 may add to a sum of weights over 10⁴ rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +82,17 @@ class Settings:
     gradient_bound: float = 3.5  # paper, constant: G as published for MNIST
     quantile: float = 0.8  # tracked: part of the records that C_t leaves unclipped
     count_share: float = 0.01  # tracked: part of the privacy (of 1/z²) spent on counting them
+    view: Literal["untrusted", "shared"] = (
+        "untrusted"  # certified: own noise, or noise shared in pairs on top
+    )
+    colluding: int | None = None  # shared: other owners who may pool what they know
+    degree: int | None = None  # shared: with how many others an owner shares noise; 0: all
 
 
 class Numbers(NamedTuple):
     """One row for each owner: (owners,) arrays."""
 
-    clip_norm: Array  # C; C_t starts there and never exceeds it
+    unit: Array  # C, in which contributions and noise are counted; C_t starts there and never exceeds it
     step: Array  # γ
     weight: Array  # what a released sum is multiplied with: the owner's weight over its public count
     share: Array  # the owner's weight
@@ -123,8 +138,11 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     """The protocol for this task.
 
     Guarantee: with `calibration="certified"` every owner's whole transcript, counts included, meets its own
-    (ε, δ) under replace-one adjacency; the plan's event is what is executed.
+    (ε, δ) under replace-one adjacency; the plan's event is what is executed. Where noise is shared, that is for whoever
+    sees all messages and knows what `colluding` other owners know.
     """
+    _check.one_of("view", settings.view, ("untrusted", "shared"))
+    _masked.check_view(settings.view, "every_round", calibration == "certified", settings)
     policy = _policy(settings, calibration)
     check_push_sum(task.topology)
     if task.problem.penalty.name in ("ball", "box"):
@@ -135,7 +153,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     tuned = calibration == "certified" or policy == "tracked"
     plan = _tuned(task, settings, policy) if tuned else _published(task, settings, policy)
     if calibration == "noiseless":
-        plan = replace(plan, noise="none", flaw="")
+        plan = replace(plan, noise=NoNoise(), flaw="")
     return Program(
         functions=functions(task.problem, policy, settings.batch > 1 and not tuned, tuned),
         plan=plan,
@@ -144,6 +162,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         schedule=plan.releases[0],
         claim=_claim(task, plan, policy),
         debiased=True,
+        bounds=Message(ANYTHING, _weights(task), ANYTHING),  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -160,33 +179,35 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         if tracked:
             # Within these ends whatever weight and logarithm neighbours claim: beyond them float32 loses either the
             # noise or the clipped gradients, and with them the ratio that is charged.
-            most = jnp.log(numbers.clip_norm)
+            most = jnp.log(numbers.unit)
             return jnp.exp(jnp.clip(log_threshold / w, most - DEEPEST, most))
-        return numbers.clip_norm if policy == "clipped" else jnp.full_like(numbers.clip_norm, jnp.inf)
+        return numbers.unit if policy == "clipped" else jnp.full_like(numbers.unit, jnp.inf)
 
-    def noise_unit(clip: Array, found: Clipped, numbers: Numbers) -> Array:
-        """What the noise multiplier is relative to, for the sum of gradients."""
+    def noise_unit(unit: Array, found: Clipped, numbers: Numbers) -> Array:
+        """What the plan's noise is counted in, for the sum of gradients."""
         if policy == "tracked":
-            return clip / jnp.sqrt(1.0 - numbers.count_share)
+            return unit / jnp.sqrt(1.0 - numbers.count_share)
         if policy == "clipped":
-            return clip
+            return unit
         return numbers.bound if policy == "constant" else jnp.sum(found.norms)  # of the one gradient
 
     def init(params: PyTree, ctx: Context) -> State:
-        start = jnp.log(ctx.numbers.clip_norm) if tracked else ()
+        start = jnp.log(ctx.numbers.unit) if tracked else ()
         return State(Public(params, jnp.float32(1.0), start, params if averaged else ()), ())
 
     def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[Message, PyTree]:
-        # Sensitivity, tracked: in units of noise / the plan's multiplier, a record contributes the pair
-        # (√(1−s) clip(g)/C_t, √s (2b − 1)) with b = [‖g‖ ≤ C_t], s = count_share: norm ≤ √((1−s) + s) = 1. So
+        # Sensitivity, tracked: clipping and noise are counted in the same public C_t, so that the plan's numbers (its
+        # clip norm is 1) hold whatever C_t is. In units of noise / the plan's multiplier, a record contributes the
+        # pair (√(1−s) clip(g)/C_t, √s (2b − 1)) with b = [‖g‖ ≤ C_t], s = count_share: norm ≤ √((1−s) + s) = 1. So
         # the pair of sums moves by ≤ 1 when it is added and by ≤ 2 when it is replaced: one Gaussian release.
         # Clipped: clip(g)/C alone, by the same argument; together: ‖clip(ḡ)/C‖ ≤ 1, so ≤ 2 when a record of the
         # batch is replaced. The noise is added before the public weight.
         public, numbers = state.public, ctx.numbers
         z = _debiased(public.x, public.w)
-        clip = threshold(public.log_threshold, public.w, numbers)
+        unit = threshold(public.log_threshold, public.w, numbers)
+        clip = ctx.clip_norm * unit
         found = summed(problem, z, batch, clip)
-        scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(clip, found, numbers)
+        scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(unit, found, numbers)
         x = jax.tree.map(
             lambda x, g, h: x - numbers.step * (numbers.weight * g + h),
             public.x,
@@ -196,7 +217,7 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         if not tracked:
             return Message(x, public.w, ()), ()
         below = jnp.where(found.norms <= clip, 0.5, -0.5)  # centred: moves by at most 1 when replaced
-        spread = ctx.noise_scale / (2.0 * jnp.sqrt(numbers.count_share))
+        spread = ctx.noise_scale / ctx.clip_norm / (2.0 * jnp.sqrt(numbers.count_share))
         count = noised(jnp.sum(batch.mask * below), noise.count, spread)
         error = numbers.weight * count + numbers.share * (0.5 - numbers.quantile)
         return Message(x, public.w, public.log_threshold - numbers.track * error), ()
@@ -205,8 +226,8 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         del own
         average = blended(public.average, _debiased(mixed.x, mixed.w), ctx) if averaged else ()
         # Held at ln C, so that a threshold that follows growing gradients never lets a run diverge.
-        held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.clip_norm)) if tracked else ()
-        info = Info(mixed.w, threshold(held, mixed.w, ctx.numbers))
+        held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.unit)) if tracked else ()
+        info = Info(mixed.w, ctx.clip_norm * threshold(held, mixed.w, ctx.numbers))
         return Public(mixed.x, mixed.w, held, average), info
 
     def blended(average: PyTree, z: PyTree, ctx: Context) -> PyTree:
@@ -223,13 +244,27 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
     return Rounds(init, emit, absorb, model, idle)
 
 
+def _weights(task: Task) -> Within:
+    """What a weight can be. Shares are positive, and all weights, with those on their way, add up to the owners.
+
+    Over balanced links a step moves a part of the difference of two weights: nothing, for all begin at one.
+    """
+    balanced = task.topology.is_symmetric and task.topology.is_doubly_stochastic
+    return Within(1.0, 1.0) if balanced else Within(LEAST, (1.0 + ROUNDED) * task.owners)
+
+
 def _debiased(x: PyTree, w: Array) -> PyTree:
     return jax.tree.map(lambda leaf: leaf / w, x)
 
 
 def _policy(settings: Settings, calibration: Calibration) -> Policy:
-    policy = settings.policy or _DEFAULT[calibration]
+    policy = settings.policy or ("clipped" if settings.view == "shared" else _DEFAULT[calibration])
     _check.one_of("policy", policy, get_args(Policy))
+    if settings.view == "shared" and policy == "tracked":
+        raise InputError(
+            "policy='tracked': owners' thresholds differ a little, and with them what should cancel of shared noise. "
+            "Use 'clipped', or view=untrusted."
+        )
     if policy not in _ALLOWED[calibration]:
         why = "was not published" if calibration == "paper" else "has no finite certificate"
         raise InputError(
@@ -246,7 +281,7 @@ def _published(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
     return ReleasePlan(
         sampler=FixedSize(batch),
         clip_norm=1.0,
-        noise="none" if policy == "none" else "gaussian",
+        noise=NoNoise() if policy == "none" else Gaussian(),
         noise_multiplier=(_check.positive("sigma", settings.sigma),) * task.owners,
         releases=(rounds,) * task.owners,
         sizes=task.sizes,
@@ -278,26 +313,42 @@ def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
     plan = ReleasePlan(
         sampler=sampler_for(task, settings.rate),
         clip_norm=1.0,
-        noise="gaussian",
+        noise=Gaussian(),
         noise_multiplier=(1.0,) * task.owners,
         releases=(rounds,) * task.owners,
         sizes=task.sizes,
         noise_like=Noise(params_like(task.params), count),
     )
-    return calibrated(plan, task)
+    plan = calibrated(plan, task)
+    if settings.view == "untrusted":
+        return plan
+    shared = _shared.pairs(task.owners, settings.colluding, settings.degree)
+    counts = np.array([plan.sampler.expected(size) for size in task.sizes])
+    needed, exposed = np.array(plan.noise_multiplier), _shared.exposed(shared, task.owners)
+    own, charged = _masked.shared(needed, _share(task, settings) / counts, exposed)
+    plan = replace(plan, noise_multiplier=tuple(map(float, own)), charged=tuple(map(float, charged)))
+    return _shared.finished(plan, shared)
+
+
+def _share(task: Task, settings: Settings) -> np.ndarray:
+    """(owners,) weights of mean one: by records, or filled up where noise is shared and budgets differ."""
+    if settings.view == "untrusted":
+        return np.array(task.sizes) / np.mean(task.sizes)
+    shared = _shared.pairs(task.owners, settings.colluding, settings.degree)
+    return task.owners * _masked.weights(task, _shared.exposed(shared, task.owners))
 
 
 def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:
     tuned = not isinstance(plan.sampler, FixedSize)
-    share = np.array(task.sizes) / np.mean(task.sizes) if tuned else np.ones(task.owners)
+    share = _share(task, settings) if tuned else np.ones(task.owners)
     counts = np.array([plan.sampler.expected(size) for size in task.sizes])
     weight = share / counts if tuned else share  # as published: one record's gradient, or a batch's mean
     spent = _check.probability("count_share", settings.count_share) if policy == "tracked" else 0.0
     # Noise of the owners' mean gradient, a coordinate, in units of the threshold.
-    noise = 0.0 if plan.noise == "none" else float(np.linalg.norm(weight * plan.noise_scale)) / task.owners
+    noise = plan.noise.spread * float(np.linalg.norm(weight * plan.noise_scale)) / task.owners
     chosen = _step(task, plan.releases[0], noise / math.sqrt(1 - spent)) if tuned else STEP
     rows = {
-        "clip_norm": task.clip_norm,
+        "unit": task.clip_norm,
         "step": _check.positive("step", chosen if settings.step is None else settings.step),
         "weight": weight,
         "share": share,
@@ -318,11 +369,11 @@ def _step(task: Task, rounds: int, noise: float) -> float:
     problem = task.problem
     bounded = problem.model.is_linear and math.isfinite(problem.loss.lipschitz)
     reach = task.clip_norm / problem.loss.lipschitz if bounded else 1.0
-    smoothness = problem.loss.smoothness * reach**2 + problem.penalty.smoothness
+    smoothness = task.unit.bends * problem.loss.smoothness * reach**2 + problem.penalty.smoothness
     spread = noise * task.clip_norm * math.sqrt(task.dimension)
     if not math.isfinite(smoothness):  # a kink: the subgradient's own size takes the place of curvature
         smoothness, spread = 0.0, math.hypot(spread, task.clip_norm)
-    return 1.0 / max(smoothness, spread * math.sqrt(rounds) / RADIUS)
+    return 1.0 / max(smoothness, spread * math.sqrt(rounds) / radius_for(task, None))
 
 
 def _track(spread: float) -> float:
@@ -339,7 +390,7 @@ def _claim(task: Task, plan: ReleasePlan, policy: Policy) -> Claim:
     note = "no noise: the proposition does not speak of it"
     if policy == "tracked":
         note = "not in the paper: tracked thresholds are ours"
-    elif plan.noise != "none":
+    elif plan.noise.spread > 0:
         rounds, size, sigma = plan.releases[0], min(task.sizes), min(plan.noise_multiplier)
         factor = math.sqrt(rounds * math.log(1 / task.delta)) / (size * sigma)
         note = (

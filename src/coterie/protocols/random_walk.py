@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie import _check
-from coterie.mechanisms import Passes, ReleasePlan
+from coterie.mechanisms import Gaussian, NoNoise, Passes, ReleasePlan
 from coterie.program import Program
 from coterie.protocols import wor_sgd
 from coterie.protocols.task import Calibration, Task, calibrated, params_like
@@ -31,7 +31,6 @@ class Settings(wor_sgd.Settings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     passes: int = 5  # how often a record may be visited
-    radius: float = 30.0  # guess of ‖w*‖, public; chosen on Adult and KDD Cup 99
     walk: int = 0  # public seed of the order in which owners are visited
 
 
@@ -44,7 +43,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     passes = _check.count("passes", settings.passes)
     plan, pace = _tuned(task, settings) if calibration == "certified" else _published(task, settings)
     if calibration == "noiseless":
-        plan = replace(plan, noise="none")
+        plan = replace(plan, noise=NoNoise())
     return Program(
         functions=wor_sgd.functions(task.problem),
         plan=plan,
@@ -93,7 +92,7 @@ def _plan(task: Task, batch: int, passes: int, multiplier: tuple[float, ...]) ->
     return ReleasePlan(
         sampler=Passes(batch),
         clip_norm=task.clip_norm,
-        noise="gaussian",
+        noise=Gaussian(),
         noise_multiplier=multiplier,
         releases=wor_sgd.visits(task, batch, passes),
         sizes=task.sizes,

@@ -8,9 +8,9 @@ here, by default, the one that makes the claim exact for one trusted server. The
 for one, so the sum has less noise than it assumes, and the certificate is above the claim.
 
 Departures by default (`"certified"`): the sum is formed every round; every party's noise is set by its own size and
-budget (`view="untrusted"`), or by its share of what the sum needs (`view="aggregator"`); T and η follow from the
-noise; the later half of the iterates is averaged. Sizes are public under replace-one adjacency, so the weights carry
-noise only under `relation="add_or_remove_one"`.
+budget (`view="untrusted"`), or by its share of what the sum needs (`view="aggregator"`); steps are those of
+certified `dual_averaging`, accelerated for smooth losses, with T and γ for the noise in the sum. Sizes are public under
+replace-one adjacency, so the weights carry noise only under `relation="add_or_remove_one"`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -25,15 +26,20 @@ import numpy as np
 from coterie import _check
 from coterie.accounting import Claim, calibrate, certify
 from coterie.errors import InputError
-from coterie.mechanisms import ReleasePlan
+from coterie.mechanisms import Masked, ReleasePlan
 from coterie.program import Program
-from coterie.protocols import _erm, _erm_noise
+from coterie.protocols import _erm, _erm_noise, _masked
 from coterie.protocols._erm import Design
 from coterie.protocols._erm_noise import Aggregation, Noised, Steps, View
-from coterie.protocols.task import Calibration, Task
+from coterie.protocols.task import Calibration, Task, full_batch_plan
+from coterie.relations import ADD_OR_REMOVE_ONE, named
 
 Relation = Literal["replace_one", "add_or_remove_one"]
 SOURCE = "Kang, Liu, Niu & Wang 2021, Theorem 1"
+SIZES_SHOW = (  # a message's noise has standard deviation σ = √(c T ln(1/δ₁)) G/(n ε₁) in each of its d numbers
+    "sizes are private under add_or_remove_one, but the published noise and weights are divided by the number of all "
+    "records: in many dimensions the length of one message tells that number"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +47,23 @@ class Settings:
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     aggregation: Aggregation | None = None  # every_round (certified) or once (paper)
-    view: View | None = None  # untrusted (certified) or aggregator (paper)
+    view: View | None = (
+        None  # untrusted (certified), aggregator (paper), or masked: nobody is trusted to add up
+    )
     relation: Relation = "replace_one"
     steps: int | None = None
     step_size: float | None = None
-    radius: float = 20.0  # guess of ‖θ*‖, public; enters steps and their size only
+    radius: float | None = None  # guess of ‖θ*‖, public; enters steps and their size only
+    clip: float | None = None  # certified: share of the gradient's bound to clip at; None: the loss's own
     missing: int | None = None  # aggregator: who may collude or stay away; 1 (certified) or 0 (paper)
     shares: Literal["even", "records"] = "even"  # aggregator: how the noise is divided
-    weights: Literal["records", "precision"] = "records"  # n_j/n, or by how precise a party's gradient is
+    weights: Literal["records", "precision"] | None = (
+        None  # n_j/n; by how precise a party's gradient is; masked: filled
+    )
+    colluding: int | None = None  # masked: other owners who may pool what they know, 1
+    absent: int | None = None  # masked: who may be left out of a sum, a sixteenth
+    spare: int | None = None  # masked: sums that may fail and are charged for, a tenth of the rounds
+    degree: int | None = None  # masked: with how many others an owner shares masks; 0: all, up to 64 owners
     weight_share: float = 0.2  # of ε and δ for the weights, under add_or_remove_one
     constant: float | None = None  # c of Theorem 1
 
@@ -58,7 +73,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 
     Guarantee: with `calibration="certified"` everything that the stated view sees meets every owner's own (ε, δ)
     under `relation`. In the aggregator's view that holds without the noise of any `missing` parties; the plan's quorum
-    says when the sum must not be released.
+    says when the sum must not be released. Under masks nobody sees more than the sums, but for what `colluding` know.
     """
     settings = _filled(settings, task, calibration)
     once = settings.aggregation == "once"
@@ -66,6 +81,8 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     plan = _erm_noise.with_noise(plan, noised, "public transcript")
     if settings.view == "aggregator":
         plan = replace(plan, view=_erm_noise.seen(plan, task.delta, once, settings.missing or 0))
+    if masked := _masks(task, settings):
+        plan = _masked.finished(plan, masked, design.steps)
     if calibration == "noiseless":
         design, plan = _erm_noise.noiseless(task, design, plan, _steps(settings))
     return _erm.assemble(task, design, plan, _claim(task, settings, plan))
@@ -81,25 +98,38 @@ class Worth(NamedTuple):
 
 
 def worth(sizes: Sequence[int], epsilon: float, delta: float) -> Worth:
-    """What Theorems 1 and 2 are worth for parties of these sizes, c such that the central claim is exact.
-
-    The weighted sum's noise is σ √Σ(n_j/n)², and a party's own noise over its own sensitivity is n_j/n of the
-    central one's. T cancels: T steps at σ cost what one costs at σ/√T.
+    """What Theorems 1 and 2 are worth for parties of these sizes.
 
     >>> [round(value, 2) for value in worth([100] * 32, 0.25, 1e-5)]
     [0.25, 1.67, 8.0, 12.6]
     """
     from dp_accounting import GaussianDpEvent
 
-    share = np.array(sizes) / sum(sizes)
-    central = _erm_noise.central_multiplier(epsilon, delta)
-    final, own = central * math.sqrt(np.sum(share**2)), central * float(share.min())
+    noise = published_multipliers(sizes, epsilon, delta)
     return Worth(
         claimed=epsilon,
-        certified_linear=certify(GaussianDpEvent(final), delta=delta).epsilon,
-        claimed_own=epsilon / float(share.min()),
-        certified_own=certify(GaussianDpEvent(own), delta=delta).epsilon,
+        certified_linear=certify(GaussianDpEvent(noise.final), delta=delta).epsilon,
+        claimed_own=epsilon * sum(sizes) / min(sizes),
+        certified_own=certify(GaussianDpEvent(noise.own), delta=delta).epsilon,
     )
+
+
+class Multipliers(NamedTuple):
+    """Noise over sensitivity of a whole published run."""
+
+    final: float  # of the weighted sum, for a linear loss
+    own: float  # of the smallest party's own steps
+
+
+def published_multipliers(sizes: Sequence[float], epsilon: float, delta: float) -> Multipliers:
+    """What the published noise leaves, c such that the central claim is exact.
+
+    The weighted sum's noise is σ √Σ(n_j/n)², and a party's own noise over its own sensitivity is n_j/n of the
+    central one's. T cancels: T steps at σ cost what one costs at σ/√T.
+    """
+    share = np.array(sizes) / sum(sizes)
+    central = _erm_noise.central_multiplier(epsilon, delta)
+    return Multipliers(central * math.sqrt(np.sum(share**2)), central * float(share.min()))
 
 
 def _filled(settings: Settings, task: Task, calibration: Calibration) -> Settings:
@@ -107,35 +137,32 @@ def _filled(settings: Settings, task: Task, calibration: Calibration) -> Setting
     aggregation = settings.aggregation or ("once" if paper else "every_round")
     missing = settings.missing if settings.missing is not None else (0 if paper else min(1, task.owners - 1))
     _check.one_of("aggregation", aggregation, ("once", "every_round"))
-    view = _check.one_of(
-        "view", settings.view or ("aggregator" if paper else "untrusted"), ("untrusted", "aggregator")
-    )
-    _check.one_of("relation", settings.relation, ("replace_one", "add_or_remove_one"))
+    view = _check.one_of("view", settings.view or ("aggregator" if paper else "untrusted"), _erm_noise.VIEWS)
+    relation = named(settings.relation)
+    _masked.check_view(view, aggregation, calibration == "certified", settings)
     _check.one_of("shares", settings.shares, ("even", "records"))
-    _check.one_of("weights", settings.weights, ("records", "precision"))
+    _check.one_of("weights", settings.weights or "records", ("records", "precision"))
     _check.probability("weight_share", settings.weight_share)
     _erm_noise.check_missing(missing, task.owners)
-    if settings.weights == "precision" and (
-        paper or settings.relation != "replace_one" or view == "aggregator"
-    ):
+    if settings.weights == "precision" and (paper or not relation.sizes_are_public or view != "untrusted"):
         raise InputError(
             "weights='precision': only for certified, untrusted, replace_one. Use weights='records'."
         )
     if (
         calibration == "certified"
-        and settings.relation != "replace_one"
+        and not relation.sizes_are_public
         and None in (settings.steps, settings.step_size)
     ):
         raise InputError(
-            "relation='add_or_remove_one': sizes are private, so steps and their size must not follow from them. "
+            f"relation={settings.relation!r}: sizes are private, so steps and their size must not follow from them. "
             "Give both steps and step_size."
         )
-    if settings.shares == "records" and settings.relation != "replace_one":
+    if settings.shares == "records" and not relation.sizes_are_public:
         raise InputError(
-            "shares='records': sizes are private under relation='add_or_remove_one', and noise must not follow from "
+            f"shares='records': sizes are private under relation={settings.relation!r}, and noise must not follow from "
             "them. Use shares='even'."
         )
-    if paper and settings.relation != "replace_one" and aggregation != "once":
+    if paper and not relation.sizes_are_public and aggregation != "once":
         raise InputError(
             "aggregation='every_round': the paper adds weight noise to one sum. Use aggregation='once'."
         )
@@ -143,7 +170,7 @@ def _filled(settings: Settings, task: Task, calibration: Calibration) -> Setting
 
 
 def _steps(settings: Settings) -> Steps:
-    return Steps(settings.steps, settings.step_size, settings.radius)
+    return Steps(settings.steps, settings.step_size, settings.radius, settings.clip)
 
 
 def _by_records(task: Task) -> np.ndarray:
@@ -157,26 +184,46 @@ def _summed(task: Task, settings: Settings) -> bool:
     )
 
 
+def _masks(task: Task, settings: Settings) -> Masked | None:
+    if settings.view != "masked":
+        return None
+    return _masked.masks(task.owners, settings.colluding, settings.absent, settings.degree)
+
+
+def _weights(task: Task, settings: Settings) -> np.ndarray:
+    masked = _masks(task, settings)
+    if masked is not None and settings.weights is None:
+        return _masked.weights(task, _masked.shown(masked, task.owners))
+    return _precise(task) if settings.weights == "precision" else _by_records(task)
+
+
 def _certified(task: Task, settings: Settings) -> tuple[Design, ReleasePlan, Noised]:
+    masked = _masks(task, settings)
     design = Design(
-        weights=_precise(task) if settings.weights == "precision" else _by_records(task),
+        weights=_weights(task, settings),
         once=settings.aggregation == "once",
         steps=1,
         step_size=np.ones(task.owners),
-        averaged=True,
+        how=_erm.how_for(task),
     )
     extra = None
-    if settings.relation == "add_or_remove_one":
+    if not named(settings.relation).sizes_are_public:
         noise = [_size_multiplier(epsilon, task, settings) for epsilon in task.epsilon]
         design, extra = replace(design, sizes="noisy", size_noise=np.array(noise)), _gaussians(noise)
 
     def size(needed: np.ndarray) -> Noised:
+        if masked is not None:
+            exposed = _masked.shown(masked, task.owners)
+            return Noised(*_masked.shared(needed, design.per_record(task), exposed))
         if not _summed(task, settings):
             return Noised(own=needed)
         parts = np.full(task.owners, 1 / task.owners) if settings.shares == "even" else _by_records(task)
-        return _erm_noise.aggregated(needed, design.per_record(task), parts, settings.missing or 0)
+        # Private sizes enter with noise of their own, after the sum: a record weighs 1 in it, whatever they are.
+        weight = design.per_record(task) if design.sizes == "public" else np.ones(task.owners)
+        return _erm_noise.aggregated(needed, weight, parts, settings.missing or 0)
 
-    return _erm_noise.certified(task, design, size, extra, _steps(settings))
+    spare = partial(_masked.spares, spare=settings.spare) if masked else lambda rounds: 0
+    return _erm_noise.certified(task, design, size, extra, _steps(settings), spare)
 
 
 def _precise(task: Task) -> np.ndarray:
@@ -193,33 +240,30 @@ def _precise(task: Task) -> np.ndarray:
 def _published(task: Task, settings: Settings) -> tuple[Design, ReleasePlan, Noised]:
     """Equations 4 and 5. The server assigns one budget to all: the strictest."""
     once, total, weights = settings.aggregation == "once", sum(task.sizes), _by_records(task)
-    start = Design(weights=weights, once=once, steps=1, step_size=np.ones(task.owners), averaged=False)
+    start = Design(weights=weights, once=once, steps=1, step_size=np.ones(task.owners), how="descent")
     design = _erm_noise.published(task, start, _steps(settings))
     epsilon, delta = _first_part(min(task.epsilon), task, settings)
     central = _erm_noise.central_multiplier(epsilon, delta, settings.constant) * math.sqrt(design.steps)
-    noised, extra = Noised(own=central * weights), None
-    if settings.relation == "add_or_remove_one":
+    noised, flaw = Noised(own=central * weights), ""
+    if not named(settings.relation).sizes_are_public:
         multiplier = _size_multiplier(min(task.epsilon), task, settings)  # σ_w n
-        design = replace(design, sizes="noisy_weights", size_noise=multiplier / total / weights)
-        # The party divides by its exact, private size: adding a record moves its mean by (g − mean)/(n_j + 1), up to
-        # 2C/n_j, twice what a sum over a public count moves by. All weights move with n: by √2/n in the 2-norm.
-        noised, extra = (
-            replace(noised, charged=noised.own / 2),
-            _gaussians([multiplier / math.sqrt(2)] * task.owners),
+        design, flaw = (
+            replace(design, sizes="noisy_weights", size_noise=multiplier / total / weights),
+            SIZES_SHOW,
         )
     elif _summed(task, settings):
         noised = _erm_noise.faced(noised.own, design.per_record(task), settings.missing or 0)
     noise = _erm.noise_like(task, once, design.steps, design.sizes)
     return (
         design,
-        replace(_erm_noise.own_plan(task, design.steps, noise, settings.relation), extra=extra),
+        replace(full_batch_plan(task, design.steps, noise, named(settings.relation)), flaw=flaw),
         noised,
     )
 
 
 def _first_part(epsilon: float, task: Task, settings: Settings) -> tuple[float, float]:
     """(ε₁, δ₁): all of the budget, but for what the weights take under add/remove."""
-    left = 1 - settings.weight_share if settings.relation == "add_or_remove_one" else 1.0
+    left = 1.0 if named(settings.relation).sizes_are_public else 1 - settings.weight_share
     return left * epsilon, left * task.delta
 
 
@@ -230,7 +274,7 @@ def _size_multiplier(epsilon: float, task: Task, settings: Settings) -> float:
     epsilon, delta = settings.weight_share * epsilon, settings.weight_share * task.delta
     if settings.constant is not None:
         return math.sqrt(_check.positive("constant", settings.constant) * math.log(1 / delta)) / epsilon
-    return calibrate(GaussianDpEvent, epsilon=epsilon, delta=delta, relation="add_or_remove_one")
+    return calibrate(GaussianDpEvent, epsilon=epsilon, delta=delta, relation=ADD_OR_REMOVE_ONE)
 
 
 def _gaussians(multipliers: Sequence[float]) -> tuple:
@@ -241,13 +285,13 @@ def _gaussians(multipliers: Sequence[float]) -> tuple:
 
 def _claim(task: Task, settings: Settings, plan: ReleasePlan) -> Claim:
     """Theorem 1 solved for ε at the least noise a party adds to its mean; Theorem 2 for the smallest in the note."""
-    if plan.noise == "none":
+    if plan.noise.spread == 0:
         return _erm_noise.claimed(None, task, settings.relation, SOURCE, "")
     sizes, total = np.array(task.sizes), sum(task.sizes)
     multiplier = float(np.min(np.array(plan.noise_multiplier) / sizes)) * total / math.sqrt(plan.releases[0])
     _, delta = _first_part(1.0, task, settings)
     first = _erm_noise.central_epsilon(multiplier, delta, settings.constant)
-    second = settings.weight_share * min(task.epsilon) if settings.relation == "add_or_remove_one" else 0.0
+    second = 0.0 if plan.relation.sizes_are_public else settings.weight_share * min(task.epsilon)
     own = first * total / int(sizes.min())
     note = f"Theorem 2 claims {own:.3g} for the smallest party's own model"
     return _erm_noise.claimed(first + second, task, settings.relation, SOURCE, note)

@@ -1,0 +1,70 @@
+"""Noise for a person whom several owners know: budgets are met for units of any m owners that change at once.
+
+Every owner promised its own ε to whomever it knows. A person at owner i and others is promised ε_i, whoever the others
+are: all sets that owner i is in must cost at most ε_i together. Everybody may share a person with the strictest owner,
+so that all are held to the smallest budget. What each owner may then spend on one unit follows by the Gaussian's 1/σ²,
+which is what composes, and is corrected by what the certificate of the plan for m owners says until that is met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from coterie.accounting.certifying import log_of_zero
+from coterie.accounting.plans import person_of
+from coterie.errors import BudgetError
+from coterie.program import Program
+from coterie.protocols.task import Task
+
+_CLOSE = 0.01  # of the budget, that may be left unspent where noise is not Gaussian
+_ROUNDING = 1e-9
+_TRIES = 20  # each comes nearer by far than halving would
+
+
+def held(build: Callable[[Task], Program], task: Task) -> Program:
+    """The program with the least noise, within a hundredth of ε, that meets every budget for such a person.
+
+    Guarantee: `person_of(plan, task.delta, task.owners_per_person).epsilon` is at most every owner's epsilon; unless no
+    noise can help, because the plan is flawed.
+    """
+    if task.owners_per_person == 1:
+        return build(task)
+    epsilon, best = min(task.epsilon), None
+    factor = math.sqrt(task.owners_per_person) * (1 + _ROUNDING)
+    for _ in range(_TRIES):
+        each = _epsilon(factor * _alone(epsilon, task.delta), task.delta)
+        program = build(replace(task, epsilon=(each,) * task.owners, owners_per_person=1))
+        found = person_of(program.plan, task.delta, task.owners_per_person).epsilon
+        if math.isinf(found):
+            return program
+        if found <= epsilon:
+            best = program
+            if found >= epsilon * (1 - _CLOSE):
+                return program
+        # What the run costs is one Gaussian of this noise: to cost the budget it has to be so many times as large.
+        nearer = _alone(epsilon, task.delta) / _alone(found, task.delta)
+        factor *= nearer * (1 + (_ROUNDING if best is None else _CLOSE / 10))
+    if best is None:
+        raise BudgetError(
+            f"owners_per_person={task.owners_per_person}: no noise was found that keeps epsilon={epsilon:g} for a "
+            "person at so many owners. Allow a larger epsilon, or a smaller delta."
+        )
+    return best
+
+
+def _alone(epsilon: float, delta: float) -> float:
+    """Noise over distance of the one Gaussian release that uses the budget up."""
+    from dp_accounting import get_sigma_gaussian
+
+    with log_of_zero():
+        return float(get_sigma_gaussian(epsilon, delta))
+
+
+def _epsilon(noise: float, delta: float) -> float:
+    """What such a release costs; a hair above nothing, which no budget may be."""
+    from dp_accounting import get_epsilon_gaussian
+
+    with log_of_zero():
+        return max(float(get_epsilon_gaussian(noise, delta)), _ROUNDING)
