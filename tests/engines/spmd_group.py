@@ -19,7 +19,9 @@ from coterie.engines.spmd import spmd
 from coterie.problems import holdings
 from coterie.program import Holdings, Program, Trace
 from coterie.protocols import build
+from coterie.units import RECORD, Unit
 
+PERSON = Unit("column", column="person", records=3)
 SIZES, DIM = (9, 12, 7, 10, 8, 11, 6, 13), 32
 UNEVEN = (9, 500, 7, 60, 8, 300, 6)  # held in several arrays where every number of padding counts
 _WORTH = holdings._WORTH
@@ -35,6 +37,7 @@ class Row(NamedTuple):
     gossip: int = 1
     sizes: tuple[int, ...] = SIZES
     every: int | None = None
+    unit: Unit = RECORD
 
 
 PROTOCOLS = {
@@ -58,7 +61,14 @@ LAYOUTS = {
     "star": Row("dual_averaging", {"rounds": 6}, "star"),
     "uneven rounds": Row("dual_averaging", {"rounds": 6}, sizes=UNEVEN),
     "uneven visits": Row("async_learner", {"ticks": 12}, sizes=UNEVEN),
+    "masked": Row("weighted_erm", {"view": "masked", "steps": 5, "step_size": 1.0}, sizes=SIZES[:5]),
+    "shared": Row("dual_averaging", {"rounds": 6, "view": "shared"}, sizes=SIZES[:5]),
+    "shared in a ring": Row(
+        "push_sum", {"rounds": 6, "view": "shared", "degree": 2}, "exponential", exact=True, sizes=SIZES[:5]
+    ),
     "complete": Row("dual_averaging", {"rounds": 6}, "complete", sizes=SIZES[:5]),
+    "units in rounds": Row("dual_averaging", {"rounds": 4, "rate": 0.5}, sizes=UNEVEN, unit=PERSON),
+    "units in visits": Row("async_learner", {"ticks": 9}, sizes=SIZES[:5], unit=PERSON),
 }
 ROWS = PROTOCOLS | LAYOUTS
 
@@ -66,11 +76,13 @@ ROWS = PROTOCOLS | LAYOUTS
 def case(row: Row) -> tuple[Program, Holdings, topologies.Mixer]:
     """What an engine takes."""
     holdings._WORTH = 1 if row.sizes is UNEVEN else _WORTH
-    task = worlds.task(row.sizes, DIM, delta=1e-4, topology=row.topology)
+    task = worlds.task(row.sizes, DIM, delta=1e-4, topology=row.topology, unit=row.unit)
     program = build(row.protocol, task, row.settings, "certified")
     mixer = topologies.mixer(task.topology, row.gossip)
     if program.aggregate is not None:
         mixer = topologies.aggregate(program.aggregate)
+    if row.unit != RECORD:
+        return program, worlds.units_held(row.sizes, DIM, row.unit.records), mixer
     return program, worlds.holdings(row.sizes, DIM), mixer
 
 

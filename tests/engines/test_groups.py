@@ -59,7 +59,7 @@ def test_a_run_does_not_depend_on_how_records_are_held(protocol, settings, calib
 def test_hidden_samples_do_not_depend_on_how_records_are_held(sampler):
     """Rounds and visits: an owner's batch has the same records, whoever shares its array."""
     keys, four = jax.random.split(jax.random.key(0), 4), np.arange(4, dtype=np.int32)
-    context = owners.Context(four, np.int32(1), np.int32(0), four, four, (), keys)  # type: ignore[arg-type]
+    context = owners.Context(four, np.int32(1), np.int32(0), four, four, four, (), keys)  # type: ignore[arg-type]
 
     def chosen(batch, at):
         kept = np.asarray(batch.mask[at]) > 0

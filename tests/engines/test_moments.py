@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from coterie import topologies
+from coterie.engines.owners import context_of
 from coterie.engines.simulate import simulate
 from coterie.engines.sweep import Lane, sweep
 from coterie.errors import InputError
@@ -16,7 +17,7 @@ from coterie.problems.models import linear
 from coterie.problems.moments import gradient_sum, moments
 from coterie.problems.penalties import l2
 from coterie.problems.problem import Problem
-from coterie.program import Batch, Context, Program, Shards, Visits
+from coterie.program import Batch, Program, Shards, Visits
 from coterie.protocols.async_learner import Settings, build
 from coterie.protocols.task import Task
 
@@ -123,8 +124,7 @@ def test_a_query_outside_the_box_is_answered_at_its_edge() -> None:
     program, shards = world()
     assert isinstance(program.functions, Visits)
     one = Batch(shards.x[0], shards.y[0], jnp.zeros(50).at[0].set(1.0))
-    at = jax.tree.map(lambda leaf: leaf[0], program.numbers)
-    ctx = Context(jnp.int32(0), *(jnp.int32(1),) * 2, jnp.float32(30), jnp.float32(0), at, jax.random.key(0))
+    ctx = context_of(program, 0)
     far = 1e6 * jnp.ones((DIM, 1))
     message, _ = program.functions.emit((), far, one, jnp.zeros((DIM, 1)), ctx)
     assert float(jnp.linalg.norm(message)) <= 1.0 + 1e-5

@@ -11,10 +11,11 @@ import pytest
 import worlds
 
 from coterie import topologies
-from coterie.engines import simulate as engine
+from coterie.engines import steps
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, FullBatch, OnePass, ReleasePlan
+from coterie.mechanisms import FixedSize, FullBatch, NoNoise, OnePass, ReleasePlan
+from coterie.mechanisms import noise as noises
 from coterie.program import Program, Visits
 from coterie.protocols.dual_averaging import Settings, build
 
@@ -30,11 +31,11 @@ def test_a_new_seed_budget_or_data_set_never_compiles_again():
     task, program = dual_averaging()
     mixer = topologies.mixer(task.topology)
     simulate(program, worlds.shards(SIZES, 4), mixer, seed=0)
-    compiled = engine._advance_rounds._cache_size()
+    compiled = steps.compilations()
     for seed, epsilon in ((1, 1.0), (2, 0.3), (3, (0.5, 1.0, 2.0))):
         _, again = dual_averaging(epsilon)
         simulate(again, worlds.shards(SIZES, 4, seed=seed), mixer, seed=seed)
-    assert engine._advance_rounds._cache_size() == compiled
+    assert steps.compilations() == compiled
 
 
 def test_same_seed_same_trace_and_another_seed_another():
@@ -50,7 +51,7 @@ def test_blocks_and_looks_do_not_change_the_result(monkeypatch, calibration):
     task, program = dual_averaging(calibration=calibration)
     mixer, records = topologies.mixer(task.topology), worlds.shards(SIZES, 4)
     whole = simulate(program, records, mixer, seed=1, transcript=True)
-    monkeypatch.setattr(engine, "_BLOCK", 3 * 3 * 4)  # three rounds at a time; 10 rounds leave a remainder
+    monkeypatch.setattr(steps, "_BLOCK", 3 * 3 * 4)  # three rounds at a time; 10 rounds leave a remainder
     looks = []
     parts = simulate(
         program, records, mixer, seed=1, every=4, transcript=True, probe=lambda m: looks.append(m) or 0
@@ -115,7 +116,7 @@ def _counting(sampler, releases, order, sizes=(4, 6)) -> Program:
     plan = ReleasePlan(
         sampler=sampler,
         clip_norm=1.0,
-        noise="none",
+        noise=NoNoise(),
         noise_multiplier=(1.0, 1.0),
         releases=releases,
         sizes=sizes,
@@ -152,7 +153,7 @@ def test_visits_equal_rounds_on_one_owner():
     program = _counting(FixedSize(1), (6, 6), [1] * 6)
     records = worlds.shards((4, 6), 3)
     totals = simulate(program, records, seed=4, transcript=True).messages[0]
-    keys = engine.noises.owner_keys(jnp.uint32(4), engine.noises.SAMPLING, 2)
+    keys = noises.owner_keys(jnp.uint32(4), noises.SAMPLING, 2)
     with jax.threefry_partitionable(False):
         drawn = [
             FixedSize(1).draw(jax.random.fold_in(keys[1], t), 6, records.counts[1], jnp.int32(0)).positions[0]

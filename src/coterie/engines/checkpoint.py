@@ -35,10 +35,12 @@ def digest(program: Program, shards: Holdings, mixer: Mixer | None, settings: An
         plan.releases,
         program.claim,
         settings,
+        *(() if plan.shared is None else (plan.shared,)),
     ]
     found = hashlib.sha256(repr(words).encode())
     links = () if mixer is None else mixer.arrays
-    numbers = (program.numbers, program.params, program.schedule, plan.noise_scale, links, shards)
+    scales = (plan.clip_norms, plan.noise_scale)
+    numbers = (program.numbers, program.params, program.schedule, scales, links, shards)
     for path, leaf in jax.tree_util.tree_flatten_with_path(numbers)[0]:
         values = np.ascontiguousarray(leaf)
         found.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}".encode())

@@ -14,10 +14,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from coterie._types import Array, PyTree
-from coterie.engines import simulate as one
+from coterie.engines import steps
 from coterie.engines.owners import number_of, parts_of
 from coterie.engines.schedule import Tick
-from coterie.engines.simulate import Static, World
+from coterie.engines.steps import Static, World
+from coterie.mechanisms.normals import WIDE
 from coterie.problems.holdings import Group, filled, grouped, places
 from coterie.program import Groups, Holdings, Program, Rounds, Shards, Visits
 from coterie.topologies.crossing import held, spread
@@ -41,21 +42,26 @@ def laid_out(
 ) -> tuple[Parts, World]:
     """Put every owner's records and everyone's numbers where they are needed."""
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
-    static = one.compile_key(program, shards, mixer, one._message if transcript else None)
+    static = steps.compile_key(program, shards, mixer, steps.keep_message if transcript else None)
     owners, visits = len(program.plan.sizes), isinstance(program.functions, Visits)
     crossed = Mixer(None, ()) if mixer is None or visits else spread(mixer, owners, mesh.size)  # type: ignore[arg-type]
     static = static._replace(axis=AXIS, mix=crossed.apply)
-    world = one.build_world(program, shards, None, seed)
+    world = steps.build_world(program, shards, None, seed)
     plain = {name: jax.random.key_data(getattr(world, name)) for name in _KEYS}
     world = world._replace(mixing=crossed.arrays, shards=(), **plain)
     placed = _placed(mesh, world, _WORLD)
     placed = placed._replace(shards=_records(mesh, shards))
-    block = one._block_length(static, shards, every, visits)
+    block = steps.block_length(static, shards, every)
     return Parts(static, mesh, owners, block), placed
 
 
 def _records(mesh: Mesh, holdings: Holdings) -> Holdings:
-    """Each device gets its own owners' records alone. Made-up owners have one record of zeros, for nobody."""
+    """Each device gets its own owners' records alone. Made-up owners have one record of zeros, for nobody.
+
+    A single device holds everyone, as they are: where records lie on it already, nothing is copied.
+    """
+    if mesh.size == 1:
+        return jax.device_put(holdings, NamedSharding(mesh, Spec(AXIS)))
     host: Holdings = jax.tree.map(np.asarray, holdings)
     sizes = [len(host.of(owner)[1]) for owner in range(number_of(host))]
     groups = grouped(sizes, math.prod(parts_of(host)[0].x.shape[2:]), mesh.size)
@@ -71,10 +77,11 @@ def _records(mesh: Mesh, holdings: Holdings) -> Holdings:
 def _shards(mesh: Mesh, host: Holdings, group: Group) -> Shards:
     """A group's records, each owner's on its device."""
     many, some = group.owners.shape[1], parts_of(host)[0]
-    like = np.asarray(some.x[0, :1]), np.asarray(some.y[0, :1])
+    held = (some.x, some.y) if some.within is None else (some.x, some.y, some.within)
+    like = tuple(np.asarray(each[0, :1]) for each in held)
 
-    def own(owner: int) -> tuple[np.ndarray, np.ndarray]:
-        return host.of(owner) if owner < number_of(host) else (np.zeros_like(like[0]), np.zeros_like(like[1]))
+    def own(owner: int) -> tuple[np.ndarray, ...]:
+        return host.rows(owner) if owner < number_of(host) else tuple(map(np.zeros_like, like))
 
     @cache
     def device(at: int) -> Shards:
@@ -86,7 +93,8 @@ def _shards(mesh: Mesh, host: Holdings, group: Group) -> Shards:
 
         return jax.make_array_from_callback((many * mesh.size, *shape), NamedSharding(mesh, Spec(AXIS)), cut)
 
-    return Shards(place(0, (group.rows, *like[0].shape[1:])), place(1, (group.rows,)), place(2, ()))
+    x, y, *within = (place(at, (group.rows, *one.shape[1:])) for at, one in zip((0, 1, 3), like))
+    return Shards(x, y, place(2, ()), *within)
 
 
 def _placed(mesh: Mesh, tree: PyTree, specs: PyTree) -> PyTree:
@@ -115,7 +123,7 @@ def _here(parts: Parts, world: World) -> World:
 def _own(parts: Parts, world: World) -> World:
     """The rows of the owners here; a made-up owner has the last one's numbers, so that all of its are finite."""
     rows = jnp.minimum(world.first + jnp.arange(number_of(world.shards)), parts.owners - 1)
-    names = ("size", "noise_scale", "numbers", *_KEYS)
+    names = ("size", "clip_norm", "noise_scale", "numbers", "sharing", *_KEYS)
     return world._replace(
         **{name: jax.tree.map(lambda leaf: leaf[rows], getattr(world, name)) for name in names}
     )
@@ -132,32 +140,30 @@ def start(parts: Parts, world: World, params: PyTree) -> PyTree:
 
     def begin(world: World, params: PyTree) -> PyTree:
         world, functions = _here(parts, world), parts.static.functions
-        states = one._states(parts.static, _own(parts, world), params)
+        states = steps.first_states(parts.static, _own(parts, world), params)
         return states if isinstance(functions, Rounds) else (functions.open(params, world.numbers), states)
 
     return _mapped(parts, begin, (_WORLD, Spec()), carried(parts))(world, params)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=one.WIDE)
+@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=WIDE)
 def advance(parts: Parts, world: World, carry: PyTree, ticks: Tick) -> tuple:
     """The steps of `simulate`, on each device for the owners there."""
     rounds = isinstance(parts.static.functions, Rounds)
 
-    def steps(world: World, carry: PyTree, ticks: Tick) -> tuple:
+    def take(world: World, carry: PyTree, ticks: Tick) -> tuple:
         world = _here(parts, world)
-        if rounds:
-            return one._rounds(parts.static, parts.block, _own(parts, world), carry, ticks)
-        return one._visits(parts.static, parts.block, world, carry, ticks)
+        return steps.take(parts.static, parts.block, _own(parts, world) if rounds else world, carry, ticks)
 
     out = (carried(parts), Spec(None, AXIS) if rounds else Spec())
-    return _mapped(parts, steps, (_WORLD, carried(parts), Spec()), out)(world, carry, ticks)
+    return _mapped(parts, take, (_WORLD, carried(parts), Spec()), out)(world, carry, ticks)
 
 
 @partial(jax.jit, static_argnums=0)
 def models(parts: Parts, carry: PyTree) -> PyTree:
     """The owners' models where they live, or the register's."""
     spec = Spec(AXIS) if isinstance(parts.static.functions, Rounds) else Spec()
-    return _mapped(parts, partial(one._models, parts.static), (carried(parts),), spec)(carry)
+    return _mapped(parts, partial(steps.models, parts.static), (carried(parts),), spec)(carry)
 
 
 def _mapped(parts: Parts, function: Callable, given: tuple, back: Any) -> Callable:

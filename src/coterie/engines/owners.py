@@ -13,10 +13,10 @@ import numpy as np
 
 from coterie._types import Array, PyTree
 from coterie.mechanisms.sampling import Draw, Sampler
-from coterie.program import Batch, Context, Groups, Holdings, Shards
+from coterie.program import Batch, Context, Groups, Holdings, Program, Shards
 
 T = TypeVar("T")
-AXES = Context(owner=0, step=None, turn=None, size=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
+AXES = Context(owner=0, step=None, turn=None, size=0, clip_norm=0, noise_scale=0, numbers=0, key=0)  # type: ignore[arg-type]
 
 
 def parts_of(holdings: Holdings) -> tuple[Shards, ...]:
@@ -32,6 +32,23 @@ def number_of(holdings: Holdings) -> int:
 def over_owners(function: Callable, axes: tuple) -> Callable:
     """`vmap` over owners; the last argument is the context."""
     return jax.vmap(function, (*axes[:-1], AXES))
+
+
+def context_of(
+    program: Program, owner: int, *, step: int = 1, turn: int = 0, key: Array | None = None
+) -> Context:
+    """One owner's context at one moment, as engines fill it from the program's plan and numbers."""
+    plan = program.plan
+    return Context(
+        owner=jnp.int32(owner),
+        step=jnp.int32(step),
+        turn=jnp.int32(turn),
+        size=jnp.float32(plan.sizes[owner]),
+        clip_norm=jnp.asarray(plan.clip_norms[owner]),
+        noise_scale=jnp.asarray(plan.noise_scale[owner]),
+        numbers=jax.tree.map(lambda leaf: jnp.asarray(leaf)[owner], program.numbers),
+        key=jax.random.key(0) if key is None else key,
+    )
 
 
 def rows_of(context: Context, owners: Array) -> Context:
@@ -74,7 +91,14 @@ def of_one(function: Callable[[Shards, Array], T], holdings: Holdings, owner: Ar
 
 def everything(one: Shards) -> Batch:
     """All records of the owner whose shard this is."""
-    return Batch(one.x, one.y, (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32))
+    mask = (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32)
+    return Batch(one.x, one.y, mask, one.within)
+
+
+def chosen(one: Shards, sample: Draw) -> Batch:
+    """The records that were drawn, of the owner whose shard this is."""
+    at = sample.positions
+    return Batch(one.x[at], one.y[at], sample.mask, None if one.within is None else one.within[at])
 
 
 def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | None:
@@ -85,7 +109,7 @@ def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | Non
 
     def draw(one: Shards, context: Context) -> Batch:
         sample = _drawn(sampler, context.key, one.x.shape[0], one.counts, context.turn, longest)
-        return Batch(one.x[sample.positions], one.y[sample.positions], sample.mask)
+        return chosen(one, sample)
 
     return with_records(draw, holdings, (), context)
 
@@ -98,7 +122,10 @@ def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, tur
 
     def draw(shards: Shards, row: Array) -> Batch:
         sample = _drawn(sampler, key, shards.x.shape[1], shards.counts[row], turn, longest)
-        return Batch(shards.x[row, sample.positions], shards.y[row, sample.positions], sample.mask)
+        at, within = sample.positions, shards.within
+        return Batch(
+            shards.x[row, at], shards.y[row, at], sample.mask, None if within is None else within[row, at]
+        )
 
     return of_one(draw, holdings, owner)
 
@@ -106,9 +133,9 @@ def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, tur
 def numbers_drawn(sampler: Sampler, holdings: Holdings) -> int:
     """How many numbers all owners' batches of a round take, with what is drawn to choose them."""
     parts = parts_of(holdings)
-    chosen = sum(one.counts.shape[0] * sampler.cost(one.x.shape[1]) for one in parts)
+    choice = sum(one.counts.shape[0] * sampler.cost(one.x.shape[1]) for one in parts)
     record = math.prod(parts[0].x.shape[2:])
-    return chosen + number_of(holdings) * (_longest(sampler, holdings) or 0) * record
+    return choice + number_of(holdings) * (_longest(sampler, holdings) or 0) * record
 
 
 def _longest(sampler: Sampler, holdings: Holdings) -> int | None:

@@ -12,8 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils as hosts
 
 from coterie._types import PyTree
-from coterie.engines import checkpoint
-from coterie.engines import simulate as one
+from coterie.engines import checkpoint, steps
 from coterie.engines.layout import Parts, everyones, models, real, restored
 from coterie.errors import InputError
 
@@ -35,8 +34,8 @@ def keep(parts: Parts, carry: PyTree, past: Past, file: Path, mark: str) -> None
     arrays = {
         "points": np.asarray(past.points),
         **checkpoint.flat("carry", real(parts, whole)),
-        **checkpoint.flat("looks", one._stack(past.looks) if past.looks else ()),
-        **checkpoint.flat("out", (one._concatenate(past.infos), one._concatenate(past.messages))),
+        **checkpoint.flat("looks", steps.stack(past.looks) if past.looks else ()),
+        **checkpoint.flat("out", (steps.concatenate(past.infos), steps.concatenate(past.messages))),
     }
     checkpoint.write(file, mark, arrays)
 

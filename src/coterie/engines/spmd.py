@@ -14,8 +14,7 @@ import jax
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.engines import checkpoint, resuming
-from coterie.engines import simulate as one
+from coterie.engines import checkpoint, resuming, steps
 from coterie.engines.layout import Parts, advance, everyones, laid_out, models, start
 from coterie.engines.processes import check_agreement, losing
 from coterie.engines.resuming import Past
@@ -44,7 +43,9 @@ def spmd(
     With `keep`, the first process writes a checkpoint to that file whenever the probe looks; with `resume` it goes on
     from there, on any number of devices. `settings` is what the caller wants to be equal for that, beside the rest.
     """
-    mark = checkpoint.digest(program, shards, mixer, (seed, every, transcript, settings))
+    compared = keep is not None or resume or jax.process_count() > 1
+    # Hashing all records takes as long as many rounds, so it is left out where nobody compares.
+    mark = checkpoint.digest(program, shards, mixer, (seed, every, transcript, settings)) if compared else ""
     ticks, turns = ticks_of(program)
     total = len(ticks.step)
     every = min(every or total, total)
@@ -67,10 +68,10 @@ def spmd(
         model = everyones(parts, models(parts, carry))
     return Trace(
         step=np.asarray(past.points),
-        probes=one._stack(past.looks) if past.looks else None,
+        probes=steps.stack(past.looks) if past.looks else None,
         model=model,
-        info=one._concatenate(past.infos),
-        messages=one._concatenate(past.messages) if transcript else None,
+        info=steps.concatenate(past.infos),
+        messages=steps.concatenate(past.messages) if transcript else None,
         turns=turns,
     )
 

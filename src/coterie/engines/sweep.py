@@ -5,7 +5,7 @@ A run here is the run that `simulate` makes with the same program and seed, up t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
-from coterie.engines import simulate as one
+from coterie.engines import steps
 from coterie.engines.schedule import Tick, ticks_of
-from coterie.engines.simulate import Static, World
+from coterie.engines.steps import Static, World
 from coterie.errors import InputError
 from coterie.mechanisms.normals import WIDE
-from coterie.program import Holdings, Program, Rounds, Visits
+from coterie.program import Holdings, Program
 from coterie.topologies.mixing import Mixer
 
 
@@ -42,7 +42,7 @@ class Spread(NamedTuple):
         """One lane's world."""
         rest = {True: iter(own), False: iter(shared)}
         world, seed = jax.tree.unflatten(self.tree, [next(rest[mine]) for mine in self.own])
-        return one.keyed(world, seed)
+        return steps.keyed(world, seed)
 
 
 def alike(lane: Lane, shards: Holdings) -> Hashable:
@@ -51,9 +51,11 @@ def alike(lane: Lane, shards: Holdings) -> Hashable:
     arrays = (lane.program.numbers, lane.program.params, () if lane.mixer is None else lane.mixer.arrays)
     leaves, tree = jax.tree.flatten(arrays)
     return (
-        one.compile_key(lane.program, shards, lane.mixer, None),
+        steps.compile_key(lane.program, shards, lane.mixer, None),
         schedule if isinstance(schedule, int) else np.asarray(schedule).tobytes(),
         lane.program.plan.releases,
+        lane.program.plan.shared and lane.program.plan.shared.links,
+        lane.program.plan.shared is None,
         tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves),
         tree,
     )
@@ -66,10 +68,13 @@ def sweep(
     every: int,
     probe: Callable[[PyTree], Any],
     progress: Callable[[int, int], None] | None = None,
+    piece: int | None = None,
 ) -> tuple[np.ndarray, list[Any]]:
     """Run all lanes; the steps after which `probe` looked, and what it saw.
 
-    `probe` gets the models with leading axes (lanes, owners), every `every` steps and at the end.
+    `probe` gets the models with leading axes (lanes, owners), every `every` steps and at the end. With `piece`,
+    steps are taken so many at once, and the last of them filled up with steps that change nothing: sweeps of as many
+    lanes with the same piece share a compilation, however long they are.
     """
     first = lanes[0]
     unlike = {_but_seed(lane): lane for lane in lanes}  # a hundred seeds of one program: one of them
@@ -77,25 +82,36 @@ def sweep(
         raise InputError(
             f"lanes: {len(lanes)} runs differ in functions, schedule or shapes. Group them by `alike`."
         )
-    static = one.compile_key(first.program, shards, first.mixer, None)
-    built = {who: one.build_world(lane.program, shards, lane.mixer, 0) for who, lane in unlike.items()}
+    static = steps.compile_key(first.program, shards, first.mixer, None)._replace(padded=piece is not None)
+    built = {who: steps.build_world(lane.program, shards, lane.mixer, 0) for who, lane in unlike.items()}
     spread, *worlds = _stacked([(built[_but_seed(lane)], np.uint32(lane.seed)) for lane in lanes])
     ticks, _ = ticks_of(first.program)
     total = len(ticks.step)
-    visits = isinstance(static.functions, Visits)
-    block = one._block_length(static, shards, min(every, total), visits, len(lanes))
+    block = steps.block_length(static, shards, piece or min(every, total), len(lanes))
     points, looks = [], []
     with jax.threefry_partitionable(False):  # as `simulate` does
         params = jax.tree.map(lambda *leaves: _rows(leaves), *[lane.program.params for lane in lanes])
         carry = _start(static, spread, worlds, params)
         for begin in range(0, total, every):
-            chunk = jax.tree.map(lambda leaf, begin=begin: leaf[begin : begin + every], ticks)
-            carry = _advance((static, spread, block), worlds, carry, chunk)
             points.append(min(begin + every, total))
+            for chunk, done in _pieces(ticks, begin, points[-1], piece):
+                carry = _advance((static, spread, block), worlds, carry, chunk)
+                if progress is not None:
+                    jax.block_until_ready(carry)
+                    progress(done, total)
             looks.append(probe(_models(static, carry)))
-            if progress is not None:
-                progress(points[-1], total)
     return np.asarray(points), looks
+
+
+def _pieces(ticks: Tick, begin: int, end: int, piece: int | None) -> Iterator[tuple[Tick, int]]:
+    """Ticks from `begin` to `end` and how many are done after them: all at once, or so many at a time, where the last
+    one stands again, not live, as often as it takes."""
+    length = piece or end - begin
+    for first in range(begin, end, length):
+        rows = np.arange(first, first + length)
+        at = np.minimum(rows, end - 1)
+        chunk = jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], ticks)
+        yield chunk._replace(live=chunk.live & (rows < end)), min(first + length, end)
 
 
 def _but_seed(lane: Lane) -> tuple[int, int]:
@@ -127,7 +143,7 @@ def _same(one: Any, other: Any) -> bool:
 @partial(jax.jit, static_argnums=(0, 1))
 def _start(static: Static, spread: Spread, worlds: list, params: PyTree) -> PyTree:
     def start(shared: list, own: list, params: PyTree) -> PyTree:
-        return one._start(static, spread.world(shared, own), params)
+        return steps.start(static, spread.world(shared, own), params)
 
     shared, own = worlds
     return jax.vmap(start, (None, 0, 0))(shared, own, params)
@@ -136,10 +152,9 @@ def _start(static: Static, spread: Spread, worlds: list, params: PyTree) -> PyTr
 @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=WIDE)
 def _advance(fixed: tuple[Static, Spread, int], worlds: list, carry: PyTree, ticks: Tick) -> PyTree:
     static, spread, block = fixed
-    steps = one._rounds if isinstance(static.functions, Rounds) else one._visits
 
     def advance(shared: list, own: list, carry: PyTree) -> PyTree:
-        return steps(static, block, spread.world(shared, own), carry, ticks)[0]
+        return steps.take(static, block, spread.world(shared, own), carry, ticks)[0]
 
     shared, own = worlds
     return jax.vmap(advance, (None, 0, 0))(shared, own, carry)
@@ -147,4 +162,4 @@ def _advance(fixed: tuple[Static, Spread, int], worlds: list, carry: PyTree, tic
 
 @partial(jax.jit, static_argnums=0)
 def _models(static: Static, carry: PyTree) -> PyTree:
-    return jax.vmap(partial(one._models, static))(carry)
+    return jax.vmap(partial(steps.models, static))(carry)
