@@ -1,0 +1,201 @@
+"""Which share of an owner's budget pays for choosing a model and for evaluating it, what training has left, and what
+the tables can tell.
+
+A share is one of the Gaussian's 1/σ², which is what composes: of a budget (ε, δ) that one Gaussian release of noise σ
+would use up, training is built for the ε of σ / √(1 − share), and the table takes what is left of (ε, δ) after what
+training really releases. Where that is Gaussian noise too, the table's is σ / √share, and both use the budget up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from coterie.accounting import calibrate
+from coterie.errors import InputError
+from coterie.evaluation.estimate import half_width
+from coterie.evaluation.groups import Groups
+from coterie.evaluation.selection import SURE, Ballot
+from coterie.evaluation.sheet import UNIT, Sheet
+from coterie.mechanisms.plan import ReleasePlan, TableNoise
+from coterie.relations import named
+from coterie.units import RECORD, Unit, counted
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from coterie.problems.problem import Problem
+    from coterie.problems.table import Table
+
+NOTHING = (
+    0.25  # a half interval of accuracy that tells nothing, or of the absolute error in halves of the range
+)
+LEAST, MOST = 0.01, 0.2  # shares that are recommended
+
+
+class TellsNothing(InputError):
+    """An evaluation whose noise would drown what it is to tell."""
+
+
+def sheet_of(
+    table: Table, problem: Problem, relation: str, groups: Groups | None = None, unit: Unit = RECORD
+) -> Sheet:
+    """The form of an owner's table for this problem."""
+    classes = {"binary": 2, "multiclass": len(table.classes), "regression": 0}[table.task]
+    many = len(groups.names) if groups else 0
+    public = named(relation).sizes_are_public
+    return Sheet(table.task, problem.loss.name, classes, public, many, of_units=unit != RECORD)
+
+
+def for_training(epsilon: float, delta: float, share: float) -> float:
+    """What a budget's ε leaves for training.
+
+    >>> round(for_training(1.0, 1e-5, 0.05), 3)
+    0.972
+    """
+    from dp_accounting import get_epsilon_gaussian
+
+    return float(get_epsilon_gaussian(alone(epsilon, delta) / math.sqrt(1 - share), delta))
+
+
+def evaluated(
+    plan: ReleasePlan,
+    sheet: Sheet,
+    epsilon: tuple[float, ...],
+    delta: float,
+    share: float,
+    certified: bool,
+    sizes: tuple[int, ...] | None = None,
+) -> ReleasePlan:
+    """A plan of training, built for what `for_training` leaves, with one table of scores an owner on top.
+
+    `sizes`: over how many records of each owner; None: over those that are trained on.
+    Guarantee: with `certified`, `certify(plan.event(owner))` is at most the owner's epsilon, the table included. Else
+    training has its own noise, whatever it costs, and the table that of a Gaussian release of its share alone.
+    """
+    noise = _noise(plan, epsilon, delta, share, certified)
+    table = TableNoise(noise, sheet.reach, sheet.width, sizes or plan.sizes)
+    return replace(plan, evaluation=table, view=_seen(plan, "the owners' tables of scores"))
+
+
+def choosing(
+    plan: ReleasePlan,
+    ballot: Ballot,
+    epsilon: tuple[float, ...],
+    delta: float,
+    share: float,
+    certified: bool,
+) -> ReleasePlan:
+    """The same with one vector of sums of losses an owner, to choose a model by.
+
+    Guarantee: as `evaluated`'s.
+    """
+    noise = _noise(plan, epsilon, delta, share, certified)
+    table = TableNoise(noise, ballot.reach, ballot.width, plan.sizes)
+    return replace(plan, selection=table, view=_seen(plan, "the owners' sums of losses"))
+
+
+def _seen(plan: ReleasePlan, more: str) -> str:
+    return plan.view if plan.view == "public transcript" else f"{plan.view}; and {more}"
+
+
+def _noise(
+    plan: ReleasePlan, epsilon: tuple[float, ...], delta: float, share: float, certified: bool
+) -> tuple[float, ...]:
+    """For each owner, the noise over the reach of one more table."""
+    apart = plan.relation.reach  # contributions between neighbours, as events are read
+    found: dict[tuple[str, float], float] = {}
+    multipliers = []
+    for owner, budget in enumerate(epsilon):
+        spent = plan.event(owner)
+        if (who := (repr(spent), budget)) not in found:
+            found[who] = (
+                _left(spent, budget, delta, plan.relation)
+                if certified
+                else apart * alone(budget, delta) / math.sqrt(share)
+            )
+        multipliers.append(found[who])
+    return tuple(multipliers)
+
+
+def check_tells(plan: ReleasePlan, sheet: Sheet, share: float) -> float:
+    """The half interval that accuracy, or the absolute error, will have at most; InputError where it tells nothing."""
+    assert plan.evaluation is not None
+    noise, rows = plan.evaluation.variance(), sum(plan.evaluation.sizes)
+    width = half_width(sheet, noise, rows, 0.5)
+    if width <= NOTHING:
+        return width
+    what = (
+        "the mean absolute error, in halves of the target's range,"
+        if sheet.task == "regression"
+        else "accuracy"
+    )
+    enough = _smallest(lambda part: half_width(sheet, noise * share / part, rows, 0.5), share, 0.5)
+    needed = _smallest(lambda many: half_width(sheet, noise, math.ceil(many), 0.5), rows, 1e9)
+    by_share = "no share helps with so few" if enough is None else f"a share of {_rounded_up(enough):g}"
+    unit = plan.unit.words
+    raise TellsNothing(
+        f"evaluate={share:g}: {what} over {counted(rows, unit)} would be known to ±{width:.2g} only, which tells "
+        f"nothing. It takes {by_share}, or {counted(math.ceil(needed or 1e9), unit)}; --evaluate 0 leaves the "
+        "evaluation out."
+    )
+
+
+def check_chooses(plan: ReleasePlan, share: float) -> float:
+    """The least difference that a choice can rest on, in parts of what counts; InputError where it tells nothing."""
+    assert plan.selection is not None
+    unsure, rows = SURE * math.sqrt(plan.selection.variance()) / UNIT, sum(plan.selection.sizes)
+    if unsure / rows <= NOTHING:
+        return unsure / rows
+    enough = share * (unsure / rows / NOTHING) ** 2
+    by_share = f"a share of {_rounded_up(enough):g}" if enough <= 0.5 else "no share helps with so few"
+    raise TellsNothing(
+        f"select={share:g}: over {rows:,} records, noise would hide that one model's mean loss is {NOTHING:g} below "
+        f"another's. It takes {by_share}, or {math.ceil(unsure / NOTHING):,} records; --select 0 leaves the "
+        "choice out."
+    )
+
+
+def recommended(sheet: Sheet, variance: float, share: float, rows: int, likely: float) -> float:
+    """The share at which noise adds as much as sampling does, within bounds; `variance`: of a table with `share`."""
+    sampled = half_width(sheet, 0.0, rows, likely)
+    noise = half_width(sheet, variance, rows, likely) ** 2 - sampled**2
+    return min(max(share * noise / sampled**2, LEAST), MOST)
+
+
+@lru_cache(maxsize=1024)  # owners by the thousand have a few budgets between them
+def alone(epsilon: float, delta: float) -> float:
+    """Noise over distance of the one Gaussian release that uses the budget up."""
+    from dp_accounting import get_sigma_gaussian
+
+    return float(get_sigma_gaussian(epsilon, delta))
+
+
+def _left(spent: DpEvent, epsilon: float, delta: float, relation: str) -> float:
+    """The least noise with which a table fits into what training leaves."""
+    from dp_accounting import ComposedDpEvent, GaussianDpEvent
+
+    return calibrate(
+        lambda z: ComposedDpEvent([spent, GaussianDpEvent(z)]),
+        epsilon=epsilon,
+        delta=delta,
+        relation=relation,
+    )
+
+
+def _smallest(width: Callable[[float], float], low: float, high: float) -> float | None:
+    """Where a falling width meets what tells something; None where it does not up to `high`."""
+    if width(high) > NOTHING:
+        return None
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if width(middle) > NOTHING else (low, middle)
+    return high
+
+
+def _rounded_up(share: float) -> float:
+    step = 10.0 ** (math.floor(math.log10(share)) - 1)
+    return math.ceil(share / step) * step

@@ -1,0 +1,85 @@
+"""An owner's table: tallied over its records by its model, and the simulator's noise on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import Array, PyTree
+from coterie.evaluation.sheet import Sheet
+from coterie.mechanisms import Gaussian
+from coterie.mechanisms import noise as noises
+from coterie.mechanisms.plan import TableNoise
+from coterie.problems.problem import Problem
+from coterie.program import Program
+
+AT_ONCE = 1 << 16  # records scored at a time
+
+
+def step_of(program: Program, table: str) -> int:
+    """The step at which a table is released: after the last of training, one after the other."""
+    schedule = program.schedule
+    last = schedule if isinstance(schedule, int) else len(schedule)
+    return last + 1 + list(program.plan.tables).index(table)
+
+
+def tallied(
+    sheet: Sheet,
+    problem: Problem,
+    params: PyTree,
+    x: np.ndarray,
+    y: np.ndarray,
+    codes: np.ndarray | None = None,
+    unit: np.ndarray | None = None,
+) -> np.ndarray:
+    """(width,) int64, the table without noise. Reads records: it leaves their owner only with noise, charged.
+
+    `codes`: each record's group, where there are groups. `unit`: which unit it is of, in ascending order, where several
+    records may be of one.
+    """
+    total = np.zeros(sheet.width, np.int64)
+    for some in pieces(len(y), AT_ONCE, unit):
+        group, own = (None if one is None else one[some] for one in (codes, unit))
+        own = None if own is None else own - own[0]
+        total += sheet.tally(_scored(problem, params, x[some]), y[some], group, own)
+    return total
+
+
+def pieces(rows: int, most: int, unit: np.ndarray | None) -> Iterator[slice]:
+    """Rows, about so many at a time; those of a unit stay in one piece.
+
+    >>> list(pieces(5, 2, np.array([0, 1, 1, 1, 2])))
+    [slice(0, 1, None), slice(1, 4, None), slice(4, 5, None)]
+    """
+    starts = np.arange(0, rows, most)
+    if unit is not None:
+        starts = np.unique(np.searchsorted(unit, unit[starts]))
+    return map(slice, starts.tolist(), [*starts[1:].tolist(), rows])
+
+
+def _scored(problem: Problem, params: PyTree, x: np.ndarray) -> np.ndarray:
+    """Scores of some records; their number is rounded up to a power of two, so that few sizes are compiled for."""
+    rows = 1 << (len(x) - 1).bit_length()
+    padded = np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)])
+    return np.asarray(_scores(problem, params, jnp.asarray(padded)))[: len(x)]
+
+
+_scores = jax.jit(lambda problem, params, x: problem.model.scores(params, x), static_argnums=0)
+
+
+def simulated_noise(table: TableNoise, seed: int, owner: int, step: int) -> np.ndarray:
+    """(width,) int64 from the seed, which whoever has it can take off again: for simulations, and for tests."""
+    with jax.threefry_partitionable(False):
+        unit = _unit(jnp.uint32(seed), owner, step, table.width)
+    return np.rint(np.asarray(unit, np.float64) * table.scale(owner)).astype(np.int64)
+
+
+@partial(jax.jit, static_argnums=3)
+def _unit(seed: Array, owner: int, step: int, width: int) -> Array:
+    """From the stream that training's noise comes from, at a step that training has not."""
+    key = jax.random.fold_in(jax.random.key(seed), noises.NOISE)
+    return Gaussian().unit(jax.random.fold_in(jax.random.fold_in(key, owner), step), width)

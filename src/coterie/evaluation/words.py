@@ -1,0 +1,75 @@
+"""What an evaluation published, in words, from its JSON. Imports no JAX: models are read without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coterie._rounding import upper
+from coterie.problems.metrics import METRICS
+from coterie.units import counted
+
+DIVERGED = (
+    "the model diverged: its scores are no numbers, and the evaluation, which was charged, tells nothing"
+)
+
+
+TOO_FEW = "too few records for the noise to tell anything"
+
+
+def sentences(told: Mapping[str, Any]) -> Iterator[str]:
+    """The published numbers in words, from their JSON: what they are, and what they cost."""
+    if told["diverged"]:
+        yield DIVERGED
+        return
+    for name, one in told["metrics"].items():
+        yield f"{title(name)}: {shown(one)}"
+    for group, metrics in (told["groups"] or {"metrics": {}})["metrics"].items():
+        known = [f"{title(name)} {shown(one)}" for name, one in metrics.items() if one["value"] is not None]
+        yield f"{group}: {', '.join(known) if len(known) > 1 else TOO_FEW}"
+
+
+def about(told: Mapping[str, Any]) -> str:
+    """What was evaluated, and what it cost."""
+    who = f"{told['owners']:,} owner{'s' * (told['owners'] != 1)}"
+    if told["owners"] < told["of"]:
+        who += f" of {told['of']:,}"
+    rows = "" if told["rows"] is None else f", {counted(told['rows'], told['unit'])}"
+    cost = upper(float(told["epsilon"]))
+    return (
+        f"{told['which']}: {who}{rows}. It cost {told['share']:.3g} of every budget (ε ≤ {cost} by itself), which the "
+        "certificate includes. Intervals are of 95 %, for noise and sampling"
+    )
+
+
+def choice(told: Mapping[str, Any]) -> str:
+    """Which model was chosen, by whom, and what that cost, from its JSON."""
+    who = f"{told['owners']:,} owner{'s' * (told['owners'] != 1)}"
+    whole = told["owners"] == told["of"]
+    who += "" if whole else f" of {told['of']:,}, which does not do, so that the first was taken"
+    cost = upper(float(told["epsilon"]))
+    return (
+        f"{told['choice']}, of {len(told['candidates'])} models that the same releases give, by noisy sums of losses "
+        f"of {who}. It cost {told['share']:.3g} of every budget (ε ≤ {cost} by itself), which the certificate includes"
+    )
+
+
+def title(name: str) -> str:
+    """A metric as people call it."""
+    return METRICS[name].words if name in METRICS else name.replace("_", " ")
+
+
+def shown(one: dict[str, Any]) -> str:
+    """A number with its interval, in as many digits as that lets one see."""
+    if one["value"] is None:
+        return "cannot be told from so noisy a table"
+    digits = _digits(one)
+    ends = "−∞" if one["low"] is None else f"{one['low']:.{digits}f}"
+    return f"{one['value']:.{digits}f} ({ends} to {one['high']:.{digits}f})"
+
+
+def _digits(one: dict[str, Any]) -> int:
+    low = one["low"] if one["low"] is not None else one["value"] - 1
+    width = one["high"] - low
+    return 4 if width <= 0 else min(max(1 - math.floor(math.log10(width / 2)), 0), 4)
