@@ -1,0 +1,350 @@
+"""What a model's file says of the model, as values and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from coterie.problems.datasets.dates import reader
+from coterie.problems.fields import (
+    MARKED,
+    MOST_PIXELS,
+    PARTS,
+    Binned,
+    Category,
+    Days,
+    Field,
+    Flag,
+    Image,
+    Numeric,
+    Parts,
+    Plain,
+)
+from coterie.problems.metrics import METRICS, PLAIN, Decision
+from coterie.problems.table import Table, Task
+
+KINDS = ("linear", "two_layer")  # of models that need nothing but coterie
+_KINDS: dict[str, type] = {
+    "scaled number": Numeric, "number": Plain, "bins": Binned, "category": Category, "yes or no": Flag, "days": Days,
+    "date parts": Parts,
+}  # fmt: skip
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+IMAGES = "x"  # the array of images, unless it has a name of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """All that is needed to use the model, and what is public about how it came to be."""
+
+    task: Task
+    target: str
+    unit: str  # of a quantity, in words; empty where nobody stated one
+    classes: tuple[
+        str, ...
+    ]  # in the order of scores; binary: the second is the one that a positive score means
+    range: tuple[float, float] | None  # of a quantity, in its own unit: scores -1 and 1 stand for its ends
+    fields: tuple[Field, ...]  # columns, in order; none where rows are images
+    shape: tuple[int, ...]  # of an image; empty where rows have columns
+    pixels: tuple[float, float] | None  # range of an image's values
+    array: str = ""  # what a file calls its array of images; empty where rows have columns
+    kind: str  # linear, two_layer, or a name from outside coterie
+    made_by: str = ""  # the distribution whose entry point that name was; else empty
+    activation: str | None
+    loss: str
+    decision: Decision = PLAIN  # of two classes
+    training: Mapping[str, Any]
+    privacy: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns that a row must have."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def outputs(self) -> int:
+        """Scores of a row."""
+        return len(self.classes) if self.task == "multiclass" else 1
+
+
+def inputs_of(table: Table) -> dict[str, Any]:
+    """What rows and target of a table look like before they are encoded: the keys of `Description` that say so."""
+    span = table.target_bounds
+    said = {
+        "task": table.task,
+        "target": table.target,
+        "unit": table.target_unit,
+        "classes": table.classes or (("-1", "+1") if table.task == "binary" else ()),
+        "range": None if span is None else (float(span[0]), float(span[1])),
+    }
+    if table.x.ndim > 2:
+        low, high = (float(end) for end in table.bounds[0])
+        array = table.fields[0].name if table.fields else IMAGES
+        return said | {"fields": (), "shape": tuple(table.x.shape[1:]), "pixels": (low, high), "array": array}
+    as_they_are = tuple(  # a table that was not encoded has numbers within its bounds
+        Plain(name, float(low), float(high)) for name, (low, high) in zip(table.columns, table.bounds)
+    )
+    columns = tuple(field for field in table.fields if not isinstance(field, Image))
+    return said | {"fields": columns or as_they_are, "shape": (), "pixels": None}
+
+
+def to_json(said: Description) -> dict[str, Any]:
+    """As plain values."""
+    inputs = {"columns": [_field_to_json(field) for field in said.fields]}
+    if said.pixels is not None:
+        inputs = {"image": list(said.shape), "range": list(said.pixels), "array": said.array}
+    target = {"name": said.target, "classes": list(said.classes)}
+    if said.range is not None:
+        target = {"name": said.target, "range": list(said.range), "unit": said.unit}
+    return {
+        "task": said.task,
+        "inputs": inputs,
+        "target": target,
+        "model": {"kind": said.kind, "activation": said.activation, "loss": said.loss}
+        | ({"from": said.made_by} if said.kind not in KINDS else {}),
+        "decision": {**said.decision._asdict(), "weights": list(said.decision.weights)},
+        "training": dict(said.training),
+        "privacy": dict(said.privacy),
+        "metrics": dict(said.metrics),
+    }
+
+
+def from_json(value: Mapping[str, Any]) -> Description:
+    """Back from plain values; KeyError, TypeError or ValueError where they are not what the format says."""
+    inputs, target, model = value["inputs"], value["target"], value["model"]
+    found = Description(
+        task=_one_of(value["task"], ("binary", "multiclass", "regression")),
+        target=_text(target["name"]),
+        unit=_text(target.get("unit", "")),
+        classes=tuple(_text(name) for name in target.get("classes", ())),
+        range=_span(target["range"]) if "range" in target else None,
+        fields=tuple(_field_from_json(one) for one in inputs.get("columns", ())),
+        shape=tuple(_whole(one) for one in inputs.get("image", ())),
+        pixels=_span(inputs["range"]) if "image" in inputs else None,
+        array=_text(inputs.get("array", IMAGES)) if "image" in inputs else "",  # of before arrays had names
+        kind=_text(model["kind"]),
+        made_by=_text(model.get("from", "")),
+        activation=_one_of(model["activation"], (None, "tanh", "relu")),
+        loss=_text(model["loss"]),
+        decision=_decision(value["decision"])
+        if "decision" in value
+        else PLAIN,  # of before there was a choice
+        training=_fitting(value["training"], _TRAINING),
+        privacy=_fitting(value["privacy"], _PRIVACY),
+        metrics=_metrics(value["metrics"]),
+    )
+    _check_whole(found)
+    return found
+
+
+def _metrics(value: Any) -> Mapping[str, Any]:
+    """Nothing, or a score on public rows, what owners published, or both; older files have a score and no more."""
+    if not value:
+        return {}
+    wanted = {} if set(value) == {"published"} else dict(_METRICS)
+    wanted |= {"all": _all_metrics} if "all" in value else {}
+    return _fitting(value, wanted | ({"published": _is_published} if "published" in value else {}))
+
+
+def _decision(value: Mapping[str, Any]) -> Decision:
+    if set(value) != set(Decision._fields):
+        raise ValueError("a decision has offset, threshold and weights")
+    first, second = (_number(one) for one in value["weights"])
+    threshold = value["threshold"]
+    if threshold is not None and not 0 < _number(threshold) < 1:
+        raise ValueError("a threshold is a probability")
+    return Decision(_number(value["offset"]), threshold, (first, second))
+
+
+def _check_whole(said: Description) -> None:
+    classes = {
+        "binary": len(said.classes) == 2,
+        "multiclass": len(said.classes) > 2,
+        "regression": not said.classes,
+    }
+    if not classes[said.task] or (said.task == "regression") != (said.range is not None):
+        raise ValueError("classes and range must fit the task")
+    if bool(said.fields) == bool(said.shape) or math.prod(said.shape) > MOST_PIXELS:
+        raise ValueError("rows have columns, or are images of a bearable size")
+    if len(set(said.names)) < len(said.names) or len(set(said.classes)) < len(said.classes):
+        raise ValueError("a name stands twice")
+    if (said.kind == "two_layer") != (said.activation is not None):
+        raise ValueError("two layers have an activation, and nothing else has")
+    if said.decision != PLAIN and said.task != "binary":
+        raise ValueError("a decision is of two classes")
+
+
+def _field_to_json(field: Field) -> dict[str, Any]:
+    return {"kind": _NAMES[type(field)]} | {
+        key: list(one) if isinstance(one, tuple) else one
+        for key, one in field._asdict().items()
+        if (key, one) != ("missing", "")  # where empty cells are refused
+    }
+
+
+def _field_from_json(value: Mapping[str, Any]) -> Field:
+    given = dict(value)
+    kind = _KINDS[given.pop("kind")]
+    if "missing" in kind._fields:
+        word = "none" if kind in (Category, Parts) else "middle"
+        given["missing"] = _one_of(given["missing"], (word, MARKED)) if "missing" in given else ""
+    if set(given) != set(kind._fields):
+        raise ValueError("a column has other keys than its kind")
+    _text(given["name"])
+    _text(given.get("unit", ""))
+    if kind is Category:
+        return Category(given["name"], _texts(given["values"]), given["missing"])
+    if kind is Flag:
+        return Flag(given["name"], _texts(given["true"]), _texts(given["false"]), given["missing"])
+    if kind in (Days, Parts):
+        reader(given["name"], _text(given["written"]))
+    if kind is Parts:
+        parts = tuple(_one_of(one, tuple(PARTS)) for one in given["parts"])
+        return Parts(given["name"], parts, given["written"], given["missing"])
+    if kind is Days:
+        date.fromisoformat(_text(given["origin"]))
+    if kind is Binned:
+        edges = tuple(_number(one) for one in given["edges"])
+        if len(edges) < 2 or list(edges) != sorted(set(edges)):
+            raise ValueError("edges must go up")
+        return Binned(given["name"], edges, given["unit"])
+    if type(given.get("log", False)) is not bool:
+        raise ValueError("log is true or false")
+    if (
+        kind is not Plain or given["low"] != given["high"]
+    ):  # a number that is kept as it is may have one value only
+        _span([given["low"], given["high"]])
+    _number(given["low"])
+    return kind(**given)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("must be text")
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    found = tuple(_text(one) for one in values)
+    if not found or isinstance(values, str):
+        raise ValueError("must be a list of texts")
+    return found
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError("must be a finite number")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise TypeError("must be a whole number above 0")
+    return value
+
+
+def _span(value: Any) -> tuple[float, float]:
+    low, high = (_number(one) for one in value)
+    if not low < high:
+        raise ValueError("low must be below high")
+    return low, high
+
+
+def _fitting(value: Any, wanted: Mapping[str, Callable[[Any], bool]]) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or set(value) != set(wanted):
+        raise TypeError(f"must be a table of {', '.join(wanted)}")
+    for key, fits in wanted.items():
+        if not fits(value[key]):
+            raise TypeError(f"{key} is of another kind")
+    return value
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) in kinds
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e300
+
+
+def _list_of(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(type(one) in kinds for one in value)
+
+
+def _is_epsilon(value: Any) -> bool:
+    return value == "inf" or _is_number(value)
+
+
+def _certified(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and _is_epsilon(value.get("max")) and isinstance(value.get("per_owner"), list)
+    )
+
+
+def _claim(value: Any) -> bool:
+    fits = isinstance(value, dict) and isinstance(value.get("source"), str)
+    return fits and (value["epsilon"] is None or _is_epsilon(value["epsilon"]))
+
+
+_TRAINING: Mapping[str, Callable[[Any], bool]] = {
+    "coterie": _is(str), "protocol": _is(str), "calibration": _is(str), "settings": _is(dict), "penalty": _is(str),
+    "step": _is(str), "topology": _is(str, type(None)), "owners": _list_of(str),
+    "sizes": lambda value: value is None or _list_of(int)(value), "data": _is(str), "source": _is(str),
+    "note": _is(str), "caveat": _is(str), "engine": _is(str), "where": _is(str), "which": _is(str), "steps": _is(int),
+}  # fmt: skip
+_PRIVACY: Mapping[str, Callable[[Any], bool]] = {
+    "relation": _is(str), "unit": _is(str), "view": _is(str), "delta": _is_number,
+    "budget_epsilon": lambda value: isinstance(value, list) and len(value) > 0 and all(map(_is_number, value)),
+    "certified_epsilon": _certified, "certificates": _list_of(dict),
+    "claim": _claim, "accountant": _is(str), "reason": _is(str), "warnings": _list_of(str), "statement": _list_of(str),
+    "facts": _is(dict), "promise": lambda value: _list_of(str)(value) and len(value) > 0,
+}  # fmt: skip
+
+
+def _all_metrics(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        name in METRICS and isinstance(pair, dict) and set(pair) == {"joint", "constant"}
+        and all(map(_is_number, pair.values()))
+        for name, pair in value.items()
+    )  # fmt: skip
+
+
+def _is_published(value: Any) -> bool:
+    """As `evaluation.told.Published` is written."""
+    kinds = {"which": _is(str), "share": _is_number, "epsilon": _is_epsilon, "owners": _is(int), "of": _is(int),
+             "rows": _is(int, type(None)), "unit": _is(str), "tables": _is(str), "diverged": _is(bool),
+             "metrics": _intervals, "groups": _are_groups}  # fmt: skip
+    return (
+        isinstance(value, dict)
+        and set(value) == set(kinds)
+        and all(fits(value[key]) for key, fits in kinds.items())
+    )
+
+
+def _are_groups(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, dict) and set(value) == {"column", "metrics"} and isinstance(value["column"], str)
+        and isinstance(value["metrics"], dict) and all(map(_intervals, value["metrics"].values()))
+    )  # fmt: skip
+
+
+def _intervals(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(one, dict) and set(one) == {"value", "low", "high"}
+        and all(end is None or _is_number(end) for end in one.values())
+        for one in value.values()
+    )  # fmt: skip
+
+
+_METRICS: Mapping[str, Callable[[Any], bool]] = {"name": _is(str), "value": _is_number, "rows": _is(int)}
+
+
+def _one_of(value: Any, known: tuple[Any, ...]) -> Any:
+    if value not in known:
+        raise ValueError(f"must be one of {known}")
+    return value
