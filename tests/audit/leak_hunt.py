@@ -7,11 +7,8 @@ recorded. Whatever differs between the two runs came from the record by another 
 
 from __future__ import annotations
 
-import logging
 import shutil
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +17,11 @@ import numpy as np
 import pytest
 
 from coterie.engines import simulate as engine
+from coterie.experiments import evaluating, training
 from coterie.experiments import run as runs
-from coterie.experiments import training
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import without_oracles
-from coterie.program import Program, Rounds
+from coterie.testing.leaks import Replay, overheard
 
 OWNERS, ROWS, CHANGED = 3, 30, 4  # CHANGED is no test row; the hunt checks that it is trained on
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -50,7 +47,10 @@ class Emitted(NamedTuple):
 
 
 def write_records(path: Path, changed: bool) -> Path:
-    """A small consortium's file; one row has another feature and another label when `changed`."""
+    """A small consortium's file; one row has another feature and another label when `changed`.
+
+    The changed feature lies outside its declared range, which loading counts: that count must not leave either.
+    """
     rng = np.random.default_rng(3)
     lines = ["owner,a,b,label"]
     for row in range(ROWS):
@@ -60,6 +60,7 @@ def write_records(path: Path, changed: bool) -> Path:
         label = (a + b > 0) != (changed and row == CHANGED)
         lines.append(f"o{row % OWNERS},{a:.3f},{b:.3f},{'yes' if label else 'no'}")
     path.parent.mkdir(exist_ok=True)
+    path.with_suffix(".toml").write_text('classes = ["no", "yes"]\n[columns]\na = [-1, 1]\nb = [-0.9, 0.9]\n')
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -71,33 +72,11 @@ def experiment(protocol: str, data: Path, **more: Any) -> Experiment:
         data=str(data),
         target="label",
         owner_column="owner",
+        columns=str(data.with_suffix(".toml")),
         delta=1e-3,
         settings=SETTINGS[protocol],
         **more,
     )
-
-
-class Replay:
-    """Makes programs say what was recorded; messages have leading axes (steps, owners) or (steps,)."""
-
-    def __init__(self, messages: Any) -> None:
-        self.messages = messages
-        self.made: dict[Any, Any] = {}  # equal functions give one replay, which compiles once
-
-    def __call__(self, program: Program) -> Program:
-        functions = program.functions
-        if functions not in self.made:
-            self.made[functions] = functions._replace(emit=self._emit(functions))
-        return program._replace(functions=self.made[functions])
-
-    def _emit(self, functions: Any) -> Callable:
-        def emit(*given: Any) -> tuple:
-            ctx = given[-1]
-            _, private = functions.emit(*given)
-            at = (ctx.step - 1, ctx.owner) if isinstance(functions, Rounds) else (ctx.step - 1,)
-            return jax.tree.map(lambda leaf: leaf[at], self.messages), private
-
-        return emit
 
 
 def recorded(protocol: str, data: Path) -> Any:
@@ -114,9 +93,9 @@ def emitted(
 ) -> Emitted:
     """Run with the messages held fixed; `act` runs the experiment and gives back the words that left it."""
     traces, results = [], []
-    build, run = training.build, runs.run
-    with pytest.MonkeyPatch.context() as patch, _logs() as logs:
-        patch.setattr(training, "build", lambda *given: replay(build(*given)))
+    build, run = evaluating.build, runs.run
+    with pytest.MonkeyPatch.context() as patch, overheard() as logs:
+        patch.setattr(evaluating, "build", lambda *given: replay(build(*given)))
         patch.setattr(training, "simulate", _keeping(traces))
         patch.setattr(
             runs.time, "perf_counter", lambda: 0.0
@@ -173,25 +152,3 @@ def _keeping(traces: list, **more: Any) -> Callable:
         return traces[-1]
 
     return simulate
-
-
-@contextmanager
-def _logs() -> Iterator[list[str]]:
-    """Everything logged at INFO or above by anyone, at any level by us, and every warning."""
-    lines: list[str] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.name} {record.getMessage()}")
-
-    handler, ours = Keep(), logging.getLogger("coterie")
-    level = ours.level
-    logging.getLogger().addHandler(handler)
-    ours.setLevel(logging.DEBUG)
-    try:
-        with warnings.catch_warnings(record=True) as warned:
-            yield lines
-        lines += [str(one.message) for one in warned]
-    finally:
-        logging.getLogger().removeHandler(handler)
-        ours.setLevel(level)

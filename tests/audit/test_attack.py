@@ -6,20 +6,23 @@ import math
 from dataclasses import replace
 from functools import cache
 
+import dp_accounting as dp
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from coterie import topologies
-from coterie.accounting import Claim
-from coterie.audit import audit, replaced, scores, worst_case
+from coterie.accounting import Claim, certify
+from coterie.audit import Neighbours, Side, audit, replaced, scores, worst_case
 from coterie.audit.attack import play_both
-from coterie.audit.neighbours import World
+from coterie.audit.neighbours import World, words
+from coterie.audit.opinions import GAUSSIAN, ONE_RUN, opinions
 from coterie.engines.simulate import play, simulate
 from coterie.errors import InputError
-from coterie.mechanisms import FullBatch, ReleasePlan
+from coterie.mechanisms import FullBatch, Gaussian, Laplace, Noise, NoNoise, ReleasePlan
 from coterie.program import Program, Rounds, Shards, State
+from coterie.units import Unit
 
 SURE = 1 - 1e-7
 
@@ -74,7 +77,23 @@ def test_certified_programs_stand_and_the_attack_is_sharp(protocol):
     assert found.certificate.epsilon <= 1.0 + 1e-6
     assert found.finding.epsilon <= found.certificate.epsilon
     assert found.finding.epsilon >= 0.4 * found.certificate.epsilon
-    assert 0.6 * found.certificate.epsilon <= found.gaussian <= found.certificate.epsilon
+    assert 0.6 * found.certificate.epsilon <= found.opinions.shown[GAUSSIAN] <= found.certificate.epsilon
+
+
+@pytest.mark.parametrize("protocol", ["dual_averaging", "async_learner", "weighted_erm", "deep_q"])
+def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
+    """One record against forty of the other kind: clipped one by one they would move a sum twenty times as far."""
+    unit = Unit("column", column="person", records=40, mean=protocol == "deep_q")
+    setting = worst_case(protocol, World(delta=0.01, unit=unit))
+    within = [np.asarray(world.within)[0, setting.neighbours.row] for world in setting.neighbours[:2]]
+    assert within == [1, 40]
+    assert "one unit of the first owner has gradient" in words(setting)
+    found = audit(
+        setting.program, setting.neighbours, setting.mixer, delta=0.01, games=20_000, confidence=SURE
+    )
+    assert found.finding.epsilon <= found.certificate.epsilon <= 1.0 + 1e-6
+    if protocol != "deep_q":  # where choices hide releases
+        assert found.finding.epsilon >= 0.3 * found.certificate.epsilon
 
 
 def test_the_views_weights_leave_colluders_out():
@@ -111,11 +130,11 @@ def users_functions(private: bool) -> Rounds:
     )
 
 
-def users_program(mistake: float, kind: str, private: bool) -> Program:
+def users_program(mistake: float, kind: Noise, private: bool) -> Program:
     plan = ReleasePlan(
         sampler=FullBatch(),
         clip_norm=1.0,
-        noise=kind,  # type: ignore[arg-type]
+        noise=kind,
         noise_multiplier=(4.0,),
         releases=(2,),
         sizes=(2,),
@@ -130,10 +149,10 @@ PAIR = replaced(RECORDS, 0, 0, np.ones(1), 0.0)
 
 
 @pytest.mark.parametrize("private", [False, True])
-@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("kind", [Laplace(), Gaussian()], ids=str)
 def test_a_users_own_program(kind, private):
     """Correct noise stands; half the noise, a mistake no certificate can see, is refuted. Also by a trained score."""
-    delta = 1e-9 if kind == "laplace" else 0.01
+    delta = 1e-9 if kind == Laplace() else 0.01
     fine, wrong = (
         audit(
             users_program(mistake, kind, private),
@@ -145,13 +164,88 @@ def test_a_users_own_program(kind, private):
         )
         for mistake in (1.0, 0.5)
     )
-    assert fine.score.startswith("quadratic" if private else "likelihood")
+    assert fine.score == "likelihood ratio" + (", hidden steps followed" if private else "")
+    assert (GAUSSIAN in fine.opinions.shown) == (kind == Gaussian())
+    assert (GAUSSIAN in fine.opinions.left_out) == (kind == Laplace())
     assert 0.5 * fine.certificate.epsilon <= fine.finding.epsilon <= fine.certificate.epsilon
     assert wrong.finding.epsilon > wrong.certificate.epsilon
 
 
+def test_hidden_local_steps_are_attacked_where_they_show():
+    """deep_q, a public coin: in half of the games the first record moves the local model alone, and shows later."""
+    setting = worst_case("deep_q", World(owners=1, delta=0.01), {"policy": "coin"})
+    assert len(setting.program.schedule) >= 3  # type: ignore[arg-type]
+    assert setting.neighbours.row == 0
+    given = (setting.program, setting.neighbours, setting.mixer)
+    found = audit(*given, delta=0.01, games=40_000, confidence=SURE)
+    assert found.score == "likelihood ratio, hidden steps followed"
+    assert 0.35 * found.certificate.epsilon <= found.finding.epsilon <= found.certificate.epsilon
+
+
+def wide_program(size: int, multiplier: float) -> Program:
+    """A user's noisy sum with 200 numbers of noise, private sizes, and a noise that somebody set by the size."""
+    program = users_program(1.0, Gaussian(), private=False)
+    plan = replace(
+        program.plan,
+        relation="add_or_remove_one",
+        sizes=(size,),
+        noise_multiplier=(multiplier,),
+        noise_like=jax.ShapeDtypeStruct((200,), jnp.float32),
+    )
+    return program._replace(plan=plan, params=jnp.zeros(200))
+
+
+def test_each_world_runs_its_own_program_and_a_scale_that_follows_sizes_shows():
+    """Nobody's plan is wrong when looked at alone: noise of 8 with two records, of 7 with one."""
+    fewer = RECORDS._replace(counts=jnp.asarray([1], jnp.int32))
+    pair = Neighbours(fewer, RECORDS, 0, 1)
+    with_, without = wide_program(2, 8.0), Side(wide_program(1, 7.0), topologies.identity())
+    given = (with_, pair, topologies.identity())
+    own = audit(*given, delta=1e-5, games=4000, confidence=SURE, without=without)
+    shared = audit(*given, delta=1e-5, games=4000, confidence=SURE)
+    assert own.certificate.epsilon < 1.0
+    assert own.finding.epsilon > own.certificate.epsilon
+    assert shared.finding.epsilon <= shared.certificate.epsilon  # one program for both cannot see it
+
+
+def test_worst_cases_of_private_sizes_are_built_for_each_world():
+    world = World(owners=2, records=6, calibration="paper")
+    setting = worst_case("weighted_erm", world, {"relation": "add_or_remove_one", "steps": 1})
+    assert setting.without is not None
+    fewer, more = setting.without.program.plan, setting.program.plan
+    assert (fewer.sizes, more.sizes) == ((5, 6), (6, 6))
+    assert fewer.noise_multiplier[0] < more.noise_multiplier[0]
+    assert np.asarray(setting.neighbours.without.counts).tolist() == [5, 6]
+    assert worst_case("weighted_erm", World()).without is None  # replace-one: the same program
+
+
+def test_worlds_that_look_different_from_outside_need_no_game():
+    program = users_program(1.0, Gaussian(), private=False)
+    longer = program._replace(plan=replace(program.plan, releases=(3,)), schedule=3)
+    side = Side(longer, topologies.identity())
+    found = audit(program, PAIR, topologies.identity(), delta=1e-5, games=4000, without=side)
+    assert found.finding.epsilon > math.log(1500 / 7.7)
+
+
+def test_second_opinions_are_shown_only_where_they_hold_and_say_something():
+    rng = np.random.default_rng(0)
+    played = (rng.standard_normal(20_000), rng.standard_normal(20_000) + 4.0)
+    plain = certify(dp.GaussianDpEvent(0.25), delta=1e-5, relation="add_or_remove_one")
+    usual = opinions(played, plain, 0.999)
+    assert set(usual.shown) == {GAUSSIAN}
+    assert "needs δ below 2e-07" in usual.left_out[ONE_RUN]
+    small = certify(dp.LaplaceDpEvent(0.25), delta=1e-9, relation="add_or_remove_one")
+    other = opinions(played, small, 0.999)
+    assert set(other.shown) == {ONE_RUN}
+    assert other.shown[ONE_RUN] > 0
+    assert other.left_out == {GAUSSIAN: "what is released is not one Gaussian"}
+    same = opinions((played[0][:10_000], played[0][10_000:]), small, 0.999)
+    assert same.shown == {}
+    assert same.left_out[ONE_RUN] == "it could not tell the worlds apart"
+
+
 def test_a_program_without_noise_is_told_apart_every_time():
-    program = users_program(1.0, "none", private=False)
+    program = users_program(1.0, NoNoise(), private=False)
     found = audit(program, PAIR, topologies.identity(), delta=1e-5, games=4000)
     assert math.isinf(found.certificate.epsilon)
     assert found.finding.epsilon > math.log(1500 / 7.7)
@@ -167,8 +261,8 @@ def test_games_differ_and_repeat():
 def test_bad_input_is_one_line():
     setting = worst_case("dual_averaging", World())
     given = (setting.program, setting.neighbours, setting.mixer)
-    for more, words in (({"games": 3}, "games=3"), ({"confidence": 1.5}, "confidence=1.5")):
-        with pytest.raises(InputError, match=words):
+    for more, match in (({"games": 3}, "games=3"), ({"confidence": 1.5}, "confidence=1.5")):
+        with pytest.raises(InputError, match=match):
             audit(*given, delta=1e-5, **more)
     with pytest.raises(InputError, match="row=2"):
         replaced(RECORDS, 0, 2, np.ones(1), 0.0)

@@ -7,8 +7,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from coterie.accounting.plans import certificates_of
 from coterie.cli import app
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.training import ready
 
 QUICK = ("--games", "2000", "--delta", "0.01")
 
@@ -19,10 +21,26 @@ def coterie(*arguments: object):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A run's folder, as far as an audit reads it."""
-    (tmp_path / "experiment.toml").write_text(Experiment(delta=0.01, epsilon=(0.5, 1.0)).to_toml())
-    (tmp_path / "result.json").write_text(json.dumps({"kept": 1, "privacy": {"audited_epsilon": None}}))
-    return tmp_path
+    """A run's folder, as far as an audit reads it: two owners, the second with the larger budget."""
+    data = tmp_path / "records.csv"
+    rows = (f"{'ab'[at % 2]},{at % 5 / 5},{'yes' if at % 3 else 'no'}" for at in range(20))
+    data.write_text("\n".join(["owner,x,label", *rows]) + "\n")
+    chosen = Experiment(
+        protocol="wor_sgd",
+        data=str(data),
+        target="label",
+        owner_column="owner",
+        delta=0.01,
+        epsilon=(0.5, 1.0),
+    )
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "experiment.toml").write_text(chosen.to_toml())
+    plan = ready(chosen, None, lambda what, done, of: None).program.plan
+    per_owner = [one.epsilon for one in certificates_of(plan, 0.01)]
+    privacy = {"audited_epsilon": None, "certified_epsilon": {"per_owner": per_owner}}
+    (run / "result.json").write_text(json.dumps({"kept": 1, "privacy": privacy}))
+    return run
 
 
 def test_json_is_one_object_with_all_three_columns():
@@ -34,7 +52,8 @@ def test_json_is_one_object_with_all_three_columns():
     assert found["finding"]["games"] == 2000
     assert found["finding"]["confidence"] == 0.999
     assert found["finding"]["view"] == "public transcript"
-    assert found["second_opinions"].keys() == {"gaussian_assumed", "one_run"}
+    assert found["second_opinions"].keys() == {"gaussian_assumed"}
+    assert found["second_opinions_left_out"].keys() == {"one_run"}
     assert found["claimed_epsilon"] > 0
 
 
@@ -54,7 +73,16 @@ def test_a_runs_folder_gets_its_finding(folder):
     assert written["privacy"]["audited_epsilon"] == json.loads(done.stdout)["audited_epsilon"]
     assert written["privacy"]["audit"]["finding"]["games"] == 2000
     assert written["privacy"]["audit"]["certified_epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert written["privacy"]["audit"]["world"].startswith("this run: b, ")
     assert sorted(path.name for path in folder.iterdir()) == ["experiment.toml", "result.json"]
+
+
+@pytest.mark.parametrize("more", [("--epsilon", 2), ("--records", 5), ("--set", "batch=3"), ("--dim", 2)])
+def test_a_run_is_audited_as_it_was_run(folder, more):
+    done = coterie(folder, *more)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert f"{more[0][2:]}=" in done.stderr
+    assert "as it was run" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from leak_hunt import CHANGED, SETTINGS, experiment, hunt, run_folder, write_rec
 from typer.testing import CliRunner
 
 from coterie.cli import app
-from coterie.experiments import output, training
+from coterie.experiments import evaluating, output
 from coterie.experiments import run as runs
 from coterie.experiments.prepare import prepare
 from coterie.program import Program
@@ -28,7 +29,8 @@ PICTURED = (
 
 def quietly(chosen: Any) -> dict[str, Any]:
     """Run as a library."""
-    return {"trace.csv": output.trace(runs.run(chosen))}
+    result = runs.run(chosen)
+    return {"trace.csv": output.trace(result), "model": result.model.to_bytes()}
 
 
 def by_command(folder: Path):
@@ -62,6 +64,14 @@ def test_a_changed_record_changes_nothing_but_messages(protocol, tmp_path):
     assert hunt(protocol, tmp_path, act) == []
 
 
+def test_the_hunt_finds_a_count_of_rows_that_nobody_marked(tmp_path, monkeypatch):
+    hide = leak_hunt.without_oracles
+    monkeypatch.setattr(
+        leak_hunt, "without_oracles", lambda result: replace(hide(result), findings=result.findings)
+    )
+    assert hunt("dual_averaging", tmp_path, quietly) == ["values.findings"]
+
+
 def leaky_log(program: Program) -> Program:
     """A program that tells a log how large its records are."""
     functions = program.functions
@@ -76,12 +86,14 @@ def leaky_log(program: Program) -> Program:
 
 def leaky_numbers(program: Program, records: Any) -> Program:
     """A program whose public settings were chosen by looking at the records."""
-    return program._replace(numbers=program.numbers._replace(gamma=program.numbers.gamma + records.x.mean()))
+    pace = program.numbers.pace
+    leaky = pace._replace(gamma=pace.gamma + records.x.mean())
+    return program._replace(numbers=program.numbers._replace(pace=leaky))
 
 
 def test_a_leak_by_log_is_caught(tmp_path, monkeypatch):
-    build = training.build
-    monkeypatch.setattr(training, "build", lambda *given: leaky_log(build(*given)))
+    build = evaluating.build
+    monkeypatch.setattr(evaluating, "build", lambda *given: leaky_log(build(*given)))
     assert hunt("dual_averaging", tmp_path, quietly) == ["logs"]
 
 
@@ -90,7 +102,7 @@ def test_a_leak_by_a_public_number_is_caught(tmp_path, monkeypatch):
 
     def looking(program: Program, shards: Any, *given: Any, **more: Any) -> Any:
         seen.append(program)
-        leaky = leaky_numbers(program, shards) if hasattr(program.numbers, "gamma") else program
+        leaky = leaky_numbers(program, shards) if hasattr(program.numbers, "pace") else program
         return simulate(leaky, shards, *given, **more)
 
     monkeypatch.setattr(leak_hunt.engine, "simulate", looking)
@@ -116,7 +128,7 @@ def test_a_number_from_records_is_caught_unless_its_type_marks_it(tmp_path, monk
     def rough(prepared: Any) -> float:
         return float(np.asarray(prepared.shards.x).sum())
 
-    monkeypatch.setattr(runs, "_central", rough)
+    monkeypatch.setattr(runs, "central_of", rough)
     assert hunt("dual_averaging", tmp_path, quietly) == []
     monkeypatch.setattr(runs, "oracle", lambda value: value)
     assert "values.metric" in hunt("dual_averaging", tmp_path, quietly)

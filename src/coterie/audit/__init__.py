@@ -1,13 +1,17 @@
-"""Attacks on the real code: worst-case neighbours, thousands of games, and lower bounds with their confidence."""
+"""Attacks on the real code: worst-case neighbours, thousands of games, and lower bounds with their confidence.
+
+It may know protocols and engines, which it attacks as anybody could; no experiment.
+"""
 
 from coterie.audit.attack import Audit, audit
 from coterie.audit.bounds import clopper_pearson, gaussian, one_run
-from coterie.audit.neighbours import Neighbours, Setting, replaced, worst_case
+from coterie.audit.neighbours import Neighbours, Setting, Side, replaced, worst_case
 
 __all__ = [
     "Audit",
     "Neighbours",
     "Setting",
+    "Side",
     "audit",
     "clopper_pearson",
     "gaussian",

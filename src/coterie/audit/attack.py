@@ -18,8 +18,10 @@ import numpy as np
 from coterie import _check
 from coterie.accounting import Certificate, Claim, Finding
 from coterie.accounting.plans import certificates_of
-from coterie.audit import bounds, scores, trained
-from coterie.audit.neighbours import Neighbours
+from coterie.audit import bounds, hidden, scores, trained
+from coterie.audit.neighbours import Neighbours, Side, keeps_private
+from coterie.audit.opinions import Opinions, opinions
+from coterie.audit.table import with_table
 from coterie.engines.simulate import play
 from coterie.program import Program
 from coterie.topologies.mixing import Mixer
@@ -34,8 +36,7 @@ class Audit:
     """What an attack found, beside what was claimed and certified. The finding is the Clopper-Pearson bound."""
 
     finding: Finding
-    gaussian: float  # ε, assuming that the mechanism is exactly Gaussian
-    one_run: float  # ε by the one-run method
+    opinions: Opinions
     score: str  # what the attacker judged by
     claim: Claim
     certificate: Certificate
@@ -46,7 +47,7 @@ class Audit:
         return {
             "audited_epsilon": self.finding.epsilon,
             "finding": self.finding.to_json(),
-            "second_opinions": {"gaussian_assumed": _plain(self.gaussian), "one_run": self.one_run},
+            **self.opinions.to_json(),
             "score": self.score,
             "claimed_epsilon": self.claim.epsilon,
             "claim": self.claim.to_json(),
@@ -65,47 +66,79 @@ def audit(
     games: int = 100_000,
     confidence: float = 0.999,
     seed: int = 0,
+    without: Side | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    table: float = 0.0,
 ) -> Audit:
     """A lower bound on ε of any program that follows the contract, from `games` games, half in each world.
+
+    `without` is what runs in the world without the record, where it is built for that world (`worst_case` does so where
+    sizes are private); None: the same program in both. `table`: how far the record moves a table of scores that is
+    released after training (`table.shift`); 0: none is.
 
     Guarantee: the finding exceeds what the program is at `delta`, under the pair's relation and the plan's view, with
     probability at most 1 − confidence. It says nothing of records worse than the pair's.
     """
     started = time.perf_counter()
+    check_effort(games, confidence)
+    sides = (without or Side(program, mixer), Side(program, mixer))
+    ratios, score = _scored(sides, pair, games, seed, progress or (lambda what, done, of: None))
+    if table and score.startswith("likelihood ratio"):
+        ratios, score = with_table(ratios, table, seed), f"{score}, that of the table of scores included"
+    return judged(program, pair, ratios, score, (delta, confidence), time.perf_counter() - started)
+
+
+def check_effort(games: int, confidence: float) -> None:
+    """Refuse what no bound can be made of, before anything is played."""
     _check.count("games", games, least=32)
     _check.probability("confidence", confidence)
-    played, score = _scored(program, pair, mixer, games, seed, progress or (lambda what, done, of: None))
+
+
+def judged(
+    program: Program,
+    pair: Neighbours,
+    ratios: tuple[np.ndarray, np.ndarray],
+    score: str,
+    terms: tuple[float, float],
+    seconds: float,
+) -> Audit:
+    """What the scores of both worlds' games show at `terms` = (delta, confidence), beside claim and certificate."""
+    delta, confidence = terms
     certificate = certificates_of(program.plan, delta)[pair.owner]
     return Audit(
         finding=Finding(
-            epsilon=bounds.clopper_pearson(*played, delta=delta, confidence=confidence),
+            epsilon=bounds.clopper_pearson(*ratios, delta=delta, confidence=confidence),
             delta=delta,
             relation=program.plan.relation,
             unit=certificate.unit,
             view=program.plan.view,
             confidence=confidence,
-            games=2 * len(played[0]),
+            games=2 * len(ratios[0]),
         ),
-        gaussian=bounds.gaussian(*played, delta=delta, confidence=confidence),
-        one_run=bounds.one_run(*played, delta=delta, confidence=confidence),
+        opinions=opinions(ratios, certificate, confidence),
         score=score,
         claim=program.claim,
         certificate=certificate,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )
 
 
 def _scored(
-    program: Program, pair: Neighbours, mixer: Mixer | None, games: int, seed: int, tell: Callable
+    sides: tuple[Side, Side], pair: Neighbours, games: int, seed: int, tell: Callable
 ) -> tuple[tuple[np.ndarray, np.ndarray], str]:
     """Scores of both worlds, and what they are. A trained statistic is never used on the games it was trained on."""
-    half = games // 2
-    if scores.ratio_is_known(program):
-        watch = scores.likelihood_ratio(scores.mechanics(program, pair))
-        without, with_ = play_both(program, pair, mixer, half, seed, watch, tell)
-        return (without.sum(axis=1), with_.sum(axis=1)), "likelihood ratio"
-    without, with_ = play_both(program, pair, mixer, half, seed, scores.features, tell)
+    half, program = games // 2, sides[1].program
+    if not scores.alike(sides[0].program, program):
+        return (np.zeros(half), np.ones(half)), "what everybody sees of the program, which follows the record"
+    parts = scores.mechanics(program, pair)
+    if not keeps_private(program):
+        watch = scores.likelihood_ratio(parts)
+        return _summed(played(sides, pair, half, seed, watch, tell)), "likelihood ratio"
+    if hidden.can_follow(program, parts):
+        followed = _followed(program, pair, parts)
+        found = played(sides, pair, half, seed, hidden.notes, tell, followed)
+        return found, "likelihood ratio, hidden steps followed"
+    without, with_ = played(sides, pair, half, seed, scores.features, tell)
     without, with_ = (one.reshape(len(one), -1) for one in (without, with_))
     taught = half // 3
     learnt = trained.fit(without[:taught], with_[:taught])
@@ -113,6 +146,22 @@ def _scored(
         learnt.score(without[taught:]),
         learnt.score(with_[taught:]),
     ), "quadratic discriminant, trained on a third of the games"
+
+
+def _summed(found: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return found[0].sum(axis=1), found[1].sum(axis=1)
+
+
+def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Callable:
+    """From the notes of games and their seeds to their likelihood ratios."""
+    steps, ratio = hidden.own_steps(program, pair.owner), hidden.likelihood_ratio(parts)
+
+    def score(kept: hidden.Kept, seeds: jax.Array, known: scores.Known) -> jax.Array:
+        own = jax.tree.map(lambda leaf: leaf[:, steps], kept)
+        with jax.threefry_partitionable(False):  # as the engine draws
+            return ratio(own, seeds, known, program.params)
+
+    return score
 
 
 def play_both(
@@ -125,15 +174,31 @@ def play_both(
     tell: Callable = lambda what, done, of: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(games, steps, ...) of what `watch` keeps, without and with the record; no two games share a seed."""
-    known = scores.known(program, pair)
-    at_once = _at_once(program, pair, games)
+    side = Side(program, mixer)
+    return played((side, side), pair, games, seed, watch, tell)
+
+
+def played(
+    sides: tuple[Side, Side],
+    pair: Neighbours,
+    games: int,
+    seed: int,
+    watch: Callable,
+    tell: Callable,
+    after: Callable = lambda kept, seeds, known: kept,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `after` makes of what `watch` keeps of each world's games, each world with its own program."""
+    known = scores.known(sides[1].program, pair, sides[0].program)
+    at_once = _at_once(sides[1].program, pair, games)
     kept: tuple[list, list] = ([], [])
     first, done = seed, 0
     for world, shards in enumerate((pair.without, pair.with_)):
+        program, mixer = sides[world]
+        seen = known._replace(weights=known.believed.weights[world])
         for start in range(0, games, at_once):
             seeds = jnp.asarray((first + np.arange(at_once)) % _LAST_SEED, jnp.uint32)
-            found = np.asarray(play(program, shards, mixer, seeds=seeds, watch=watch, aside=known))
-            kept[world].append(found[: games - start])
+            found = after(play(program, shards, mixer, seeds=seeds, watch=watch, aside=seen), seeds, seen)
+            kept[world].append(np.asarray(found)[: games - start])
             first, done = first + at_once, done + len(kept[world][-1])
             tell("playing games", done, 2 * games)
     return np.concatenate(kept[0]), np.concatenate(kept[1])
@@ -148,7 +213,3 @@ def _at_once(program: Program, pair: Neighbours, games: int) -> int:
     each = owners * (8 * numbers + 2 * sampled) + steps
     fits = min(_MOST_AT_ONCE, max(_MEMORY // each, 64), max(games, 1))
     return 1 << (fits.bit_length() - 1)
-
-
-def _plain(value: float) -> float | str:
-    return value if np.isfinite(value) else "inf"

@@ -13,11 +13,12 @@ import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
+from coterie.relations import ADD_OR_REMOVE_ONE
 
 CHOOSING = 0.25  # part of the games on which the threshold is chosen; the rest decide
 _CANDIDATES = 400  # thresholds that are compared on the choosing games
 _FEWEST = 8  # games of each world: fewer cannot be split
-_ONE_RUN_MOST = 5000  # games of the one-run estimate: it takes time and memory, and m δ in its bound grows
+ONE_RUN_MOST = 5000  # games of the one-run estimate: it takes time and memory, and m δ in its bound grows
 
 
 class Rule(NamedTuple):
@@ -75,7 +76,7 @@ def one_run(
     _checked(without, with_, delta, confidence)
     if delta == 0:
         delta = np.finfo(float).tiny  # the library wants δ > 0; pure privacy implies it
-    games = min(len(without), len(with_), _ONE_RUN_MOST)
+    games = min(len(without), len(with_), ONE_RUN_MOST)
     inside = int(np.random.default_rng(seed).binomial(games, 0.5))
     auditor = CanaryScoreAuditor(with_[:inside], without[: games - inside])
     strategy = Split(threshold_estimation_frac=CHOOSING, seed=seed)
@@ -169,4 +170,4 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
     if delta == 0:
         return math.inf
-    return certify(GaussianDpEvent(1 / mu), delta=delta, relation="add_or_remove_one").epsilon
+    return certify(GaussianDpEvent(1 / mu), delta=delta, relation=ADD_OR_REMOVE_ONE).epsilon

@@ -3,42 +3,57 @@
 For every protocol on clipped gradients the worst record is one whose gradient is +clip_norm e₁ in one world and
 −clip_norm e₁ in the other, in every release, among records whose gradients are zero. A loss that is linear in the score
 makes it so at any parameters: it is an ordinary `Loss`, and the protocol's own clipping, noise and steps run on it.
+Where units of several records are protected, the worst one is that record in one world, and in the other as many as the
+cap allows, all of them opposite: their sum is far above the clip norm, and only clipping the sum holds it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from coterie import _check, topologies
+from coterie._types import Array
+from coterie.accounting.exposure import colluders
+from coterie.engines.owners import context_of
 from coterie.errors import InputError
 from coterie.mechanisms import FixedSize, Poisson, ReleasePlan
 from coterie.problems.losses import Loss, huber
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2, none
 from coterie.problems.problem import Problem
-from coterie.program import Program, Shards
+from coterie.program import Program, Rounds, Shards
 from coterie.protocols import Task, build
 from coterie.topologies.mixing import Mixer
+from coterie.units import RECORD, Unit
 
 STRENGTH = 0.01  # of the l2 penalty, where a protocol wants one
 RECORDS, HIDDEN_RECORDS = 3, 2000  # an owner's, in audits of full batches and of hidden samples
 _RECORDS = {
-    "deep_q": 1
-}  # a single visit, as its model is seen there with probability ½ and nothing else moves
+    "deep_q": 4
+}  # visits of one record each: the first acts on what is hidden until a model is released
 
 
 class Neighbours(NamedTuple):
-    """Two data sets of the same shape. They differ in the record `row` of `owner`, and in nothing else."""
+    """Two data sets of the same shape. They differ in the record, or unit, `row` of `owner`, and in nothing else."""
 
     without: Shards
     with_: Shards
     owner: int
     row: int
+
+
+class Side(NamedTuple):
+    """What runs in one of the two worlds, and what it mixes over."""
+
+    program: Program
+    mixer: Mixer | None
 
 
 class Setting(NamedTuple):
@@ -47,7 +62,8 @@ class Setting(NamedTuple):
     task: Task
     program: Program
     neighbours: Neighbours
-    mixer: Mixer
+    mixer: Mixer | None
+    without: Side | None = None  # the world without the record, where sizes are private; None: the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +76,7 @@ class World:
     epsilon: float = 1.0
     delta: float = 1e-5
     calibration: str = "certified"
+    unit: Unit = RECORD
 
 
 @lru_cache
@@ -73,6 +90,7 @@ def steady() -> Loss:
         lipschitz=1.0,
         smoothness=0.0,
         strong_convexity=0.0,
+        score=1.0,
         predict=lambda scores: -jnp.sign(scores[:, 0]),
     )
 
@@ -86,13 +104,55 @@ def worst_case(protocol: str, world: World, options: dict[str, Any] | None = Non
     _check.count("dim", world.dim)
     if world.records is not None:
         _check.count("records", world.records)
-    options = _options(protocol, world.calibration) | (options or {})
+    options = least_options(protocol, world.calibration) | (options or {})
     records = world.records or _RECORDS.get(protocol, RECORDS)
     task, program = _built(protocol, world, records, options)
     if world.records is None and isinstance(program.plan.sampler, (FixedSize, Poisson)):
         records = HIDDEN_RECORDS
         task, program = _built(protocol, world, records, options)
-    return Setting(task, program, _canary(task, program.plan), _mixer(task, program))
+    without = None
+    if (
+        not program.plan.relation.sizes_are_public
+    ):  # one record less is another data set, and its program its own
+        fewer = replace(task, sizes=(records - 1, *task.sizes[1:]))
+        other = build(protocol, fewer, options, world.calibration)
+        without = Side(other, mixer_of(fewer, other))
+    mixer = mixer_of(task, program)
+    if program.plan.shared is not None:
+        program = _among(program, honest(program, 0))
+        mixer = topologies.mixer(topologies.build("complete", len(program.plan.sizes)))
+    pair = canary(program.plan.sizes, task.clip_norm / task.problem.loss.lipschitz, program)
+    return Setting(task, program, pair, mixer, without)
+
+
+def honest(program: Program, owner: int) -> list[int]:
+    """The owner, then those whose messages say something of its noise: all but the worst colluders; else nobody."""
+    shared, owners = program.plan.shared, len(program.plan.sizes)
+    if shared is None:
+        return [owner]
+    gone = colluders(np.ones(owners), shared.variances(owners), shared.colluding, owner)
+    return [owner, *(one for one in range(owners) if one != owner and one not in gone)]
+
+
+def _among(program: Program, who: list[int]) -> Program:
+    """The program of some owners. What the others know of shared noise is taken off: as if they had drawn none."""
+    numbers = jax.tree.map(lambda leaf: leaf[np.array(who)], program.numbers)
+    return program._replace(plan=rows_of_plan(program.plan, who), numbers=numbers)
+
+
+def rows_of_plan(plan: ReleasePlan, who: Sequence[int]) -> ReleasePlan:
+    """The plan of some owners."""
+    own: dict[str, Any] = {
+        field.name: tuple(value[one] for one in who)
+        for field in fields(plan)
+        if isinstance(value := getattr(plan, field.name), tuple) and len(value) == len(plan.sizes)
+    }
+    for name, table in plan.tables.items():
+        rows = (tuple(each[one] for one in who) for each in (table.noise_multiplier, table.sizes))
+        own[name] = replace(table, **dict(zip(("noise_multiplier", "sizes"), rows)))
+    if plan.shared is not None:
+        own["shared"] = plan.shared.among(who)
+    return replace(plan, **own)
 
 
 def replaced(shards: Shards, owner: int, row: int, x: np.ndarray, y: float) -> Neighbours:
@@ -117,6 +177,7 @@ def _built(protocol: str, world: World, records: int, options: dict[str, Any]) -
         delta=world.delta,
         topology=topologies.build("complete", world.owners),
         params=jnp.zeros((world.dim, 1), jnp.float32),
+        unit=world.unit,
     )
     return task, build(protocol, task, options, world.calibration)
 
@@ -132,7 +193,7 @@ def _problem(protocol: str, world: World) -> Problem:
     return Problem(linear(world.dim, 1), huber() if protocol == "deep_q" else steady(), penalty)
 
 
-def _options(protocol: str, calibration: str) -> dict[str, Any]:
+def least_options(protocol: str, calibration: str) -> dict[str, Any]:
     """What a protocol cannot choose for a loss without curvature, and few enough steps for many games."""
     few = {
         "async_learner": {"ticks": 8, "cap": 2, "smoothness": 1.0},
@@ -149,27 +210,48 @@ def _options(protocol: str, calibration: str) -> dict[str, Any]:
     return (few | rounds).get(protocol, {})
 
 
-def _canary(task: Task, plan: ReleasePlan) -> Neighbours:
-    """The first owner's last record: y = −1 against +1; or there against not there.
+def canary(sizes: Sequence[int], length: float, program: Program) -> Neighbours:
+    """One of the first owner's records: y = −1 against +1; or there against not there.
 
+    It is the last; or the first where the program keeps private state, which then carries it from release to release.
     Where one of several records is drawn in secret the others are −e₁ too: then a draw moves a release by 2 clip_norm
     from what all other draws give, and not by half of that from the middle.
+    Of units: the others have one record each, and so has this one, against as many as the cap allows.
     """
-    owners, rows, dim = task.owners, task.sizes[0], jnp.shape(task.params)[0]
-    x = np.zeros((owners, rows, dim), np.float32)
-    x[0, 0 if isinstance(plan.sampler, FixedSize) else rows - 1 :, 0] = (
-        task.clip_norm / task.problem.loss.lipschitz
-    )
-    y, counts = np.full((owners, rows), -1.0, np.float32), np.full(owners, rows, np.int32)
+    plan, dim = program.plan, jax.tree.leaves(program.params)[0].shape[0]
+    leaves = not plan.relation.sizes_are_public  # the last record goes, and nothing else moves
+    row = 0 if keeps_private(program) and not leaves else sizes[0] - 1
+    x = np.zeros((len(sizes), max(sizes), dim), np.float32)
+    x[0, : sizes[0] if isinstance(plan.sampler, FixedSize) else 0, 0] = length
+    x[0, row, 0] = length
+    y, counts = np.full(x.shape[:2], -1.0, np.float32), np.array(sizes, np.int32)
     other_y, other_counts = y.copy(), counts.copy()
-    other_y[0, rows - 1] = 1.0
-    if plan.relation != "replace_one":
-        counts[0] -= 1
-    arrays = [Shards(*map(jnp.asarray, parts)) for parts in ((x, y, counts), (x, other_y, other_counts))]
-    return Neighbours(arrays[0], arrays[1], 0, rows - 1)
+    other_y[0, row] = 1.0
+    counts[0] -= leaves
+    worlds = [Shards(*map(jnp.asarray, parts)) for parts in ((x, y, counts), (x, other_y, other_counts))]
+    if plan.unit == RECORD:
+        return Neighbours(worlds[0], worlds[1], 0, row)
+    within = jnp.ones(x.shape[:2], jnp.int32)
+    many = within.at[0, row].set(plan.unit.records)
+    without, with_ = (_of_units(*each, plan.unit) for each in zip(worlds, (within, many)))
+    return Neighbours(without, with_, 0, row)
 
 
-def _mixer(task: Task, program: Program) -> Mixer:
+def _of_units(records: Shards, within: Array, unit: Unit) -> Shards:
+    """Each record as a unit, as often as it has places."""
+    x, y = (jnp.repeat(each[:, :, None], unit.records, axis=2) for each in (records.x, records.y))
+    return Shards(x, y, records.counts, within)
+
+
+def keeps_private(program: Program) -> bool:
+    """Whether an owner carries anything that it does not show from one release to the next."""
+    functions = program.functions
+    start = jax.eval_shape(functions.init, program.params, context_of(program, 0, step=0))
+    return bool(jax.tree.leaves(start.private if isinstance(functions, Rounds) else start))
+
+
+def mixer_of(task: Task, program: Program) -> Mixer:
+    """What the program's messages are mixed by."""
     if program.aggregate is not None:
         return topologies.aggregate(program.aggregate)
     return topologies.mixer(task.topology)
@@ -179,10 +261,11 @@ def words(setting: Setting) -> str:
     """The world in a line."""
     task, steps = setting.task, setting.program.schedule
     number = steps if isinstance(steps, int) else len(steps)
-    size = f"{task.sizes[0]:,} record{'s' * (task.sizes[0] > 1)}"
+    what = "record" if task.unit == RECORD else "unit"
+    size = f"{task.sizes[0]:,} {what}{'s' * (task.sizes[0] > 1)}"
     return (
         f"{task.owners} owner{'s' * (task.owners > 1)} of {size}, {number:,} steps, dimension {task.dimension}; "
-        f"the first owner's last record has gradient ±{task.clip_norm:g} e₁"
+        f"one {what} of the first owner has gradient ±{task.clip_norm:g} e₁"
     )
 
 

@@ -8,7 +8,7 @@ mean, and takes its derivative in the noise for the spread. So nothing of a prot
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -19,17 +19,39 @@ from jax.flatten_util import ravel_pytree
 from coterie._types import Array, PyTree
 from coterie.audit import neighbours as pairs
 from coterie.audit.neighbours import Neighbours
-from coterie.engines.owners import everything, with_records
-from coterie.engines.simulate import Seen
+from coterie.engines.owners import chosen, context_of, everything, rows_of, with_records
+from coterie.engines.steps import Seen
+from coterie.mechanisms import Noise, NoNoise
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
-from coterie.mechanisms.sampling import Sampler
+from coterie.mechanisms.sampling import Draw, Sampler
 from coterie.program import Batch, Context, Holdings, Program, Rounds, Shards, State, Visits
 
 _EXACT = (
     1e-5  # a coordinate without noise tells worlds apart when it differs by more than rounding, relatively
 )
+NUDGE = 1e-3  # noise to begin with where slopes at zero may not exist, as those of lengths
 _FARTHEST = 1e4  # standard deviations after which a density is as good as zero
+
+
+class Believed(NamedTuple):
+    """Public numbers of the two worlds' programs, (2, owners, ...): equal unless they follow from the record."""
+
+    size: Array
+    clip_norm: Array
+    noise_scale: Array
+    numbers: PyTree
+    weights: Array  # of the view
+
+    def of(self, world: int | Array) -> Believed:
+        """One world's, (owners, ...)."""
+        return jax.tree.map(lambda leaf: leaf[world], self)
+
+    def told(self, context: Context, owner: Array | None = None) -> Context:
+        """The context as it would be in this world: of everybody, or of one owner."""
+        at = (lambda leaf: leaf) if owner is None else (lambda leaf: leaf[owner])
+        size, clip_norm, scale, numbers = jax.tree.map(at, self[:4])
+        return context._replace(size=size, clip_norm=clip_norm, noise_scale=scale, numbers=numbers)
 
 
 class Known(NamedTuple):
@@ -38,6 +60,8 @@ class Known(NamedTuple):
     records: Shards  # (2, rows, ...) the owner's records, without and with
     owner: Array  # ()
     weights: Array  # (owners,) the view: it sees Σ weights × messages
+    covariance: Array  # (owners, owners) of everybody's unit noise
+    believed: Believed  # what each of the two worlds would run with
     chance: Array  # (cases,) of each hidden sample
     positions: Array  # (cases, batch)
     mask: Array  # (cases, batch)
@@ -51,55 +75,81 @@ class Mechanics(NamedTuple):
     noise: NoiseSpec
     joint: bool  # the view sees a sum of several owners' messages
     separate: bool  # each number of a message has one noise of its own
+    whole: bool  # messages are whole numbers, which have no derivatives
 
 
-def known(program: Program, pair: Neighbours) -> Known:
-    """The attacker's knowledge, for the view of the program's plan."""
+def known(program: Program, pair: Neighbours, without: Program | None = None) -> Known:
+    """The attacker's knowledge, for the view of the program's plan; `without` runs in the world without the record."""
     owner, sampler = pair.owner, program.plan.sampler
     cases = (np.ones(1), np.zeros((1, 1), int), np.ones((1, 1), np.float32))
     if pairs.is_hidden(sampler):
         cases = pairs.hidden_cases(sampler, program.plan.sizes[owner], pair.row)  # type: ignore[arg-type]
     both = jax.tree.map(lambda a, b: jnp.stack([a[owner], b[owner]]), pair.without, pair.with_)
     chance, positions, mask = cases
+    numbers = [_believed(each, owner) for each in (without or program, program)]
     return Known(
         records=both,
         owner=jnp.int32(owner),
-        weights=jnp.asarray(view(program, owner), jnp.float32),
+        weights=numbers[1].weights,
+        covariance=jnp.asarray(_covariance(program), jnp.float32),
+        believed=jax.tree.map(lambda *leaves: jnp.stack(leaves), *numbers),
         chance=jnp.asarray(chance, jnp.float32),
         positions=jnp.asarray(positions, jnp.int32),
         mask=jnp.asarray(mask, jnp.float32),
     )
 
 
+def _believed(program: Program, owner: int) -> Believed:
+    plan = program.plan
+    return Believed(
+        size=jnp.asarray(plan.sizes, jnp.float32),
+        clip_norm=jnp.asarray(plan.clip_norms),
+        noise_scale=jnp.asarray(plan.noise_scale),
+        numbers=program.numbers,
+        weights=jnp.asarray(view(program, owner), jnp.float32),
+    )
+
+
+def alike(program: Program, other: Program) -> bool:
+    """Whether two worlds' runs look alike from outside: the same functions, samples, shapes, steps and speakers."""
+    return (
+        (program.functions, program.plan.sampler, noises.spec(program.plan), program.plan.releases)
+        == (other.functions, other.plan.sampler, noises.spec(other.plan), other.plan.releases)
+        and np.array_equal(program.schedule, other.schedule)
+        and jax.tree.structure(program.numbers) == jax.tree.structure(other.numbers)
+    )
+
+
 def view(program: Program, owner: int) -> np.ndarray:
     """(owners,) what is seen is Σ view × messages: the owner's own message, or a sum less what colluders know of it."""
     owners, quorum = len(program.plan.sizes), program.plan.quorum
+    if program.plan.shared is not None:
+        # A record moves one owner's message by Δ e_i: the likelihood ratio reads Σ⁻¹ e_i of all. Scaled so that the
+        # owner's own message counts once. Who colludes is not among these owners (`neighbours.without_colluders`).
+        inverse = np.linalg.inv(_covariance(program))[owner]
+        return inverse / inverse[owner]
     if program.aggregate is None or quorum == 0:
         return np.eye(owners)[owner]
     # Those with the largest part of the noise collude; the attacked owner never does.
     part = np.abs(program.aggregate / np.array(program.plan.sizes)) * program.plan.noise_scale
+    if program.plan.masked is not None:  # all have the same part; who is absent is not among the colluders
+        part, quorum = np.ones(owners), quorum - program.plan.masked.colluding
     part[owner] = -1.0
     kept = np.argsort(part, kind="stable")[:quorum]
     return np.where(np.isin(np.arange(owners), kept), program.aggregate, 0.0)
 
 
-def ratio_is_known(program: Program) -> bool:
-    """Whether `likelihood_ratio` scores this program: nothing private is kept, and messages are real numbers."""
-    functions, numbers = program.functions, program.numbers
-    key = jax.random.key(0)
-    one = jax.tree.map(lambda leaf: leaf[0], numbers)
-    zero = jnp.int32(0)
-    context = Context(zero, zero, zero, jnp.float32(1.0), jnp.float32(1.0), one, key)
-    start = jax.eval_shape(functions.init, program.params, context)
-    private = start.private if isinstance(functions, Rounds) else start
-    return not jax.tree.leaves(private)
+def _covariance(program: Program) -> np.ndarray:
+    owners, shared = len(program.plan.sizes), program.plan.shared
+    return np.eye(owners) if shared is None else shared.covariance(owners)
 
 
 def mechanics(program: Program, pair: Neighbours) -> Mechanics:
     """The static side of the score; finds out at the program's start which noise enters which number."""
     joint = int(np.count_nonzero(view(program, pair.owner))) > 1
-    parts = Mechanics(program.functions, program.plan.sampler, noises.spec(program.plan), joint, False)
-    return parts._replace(separate=_is_separate(program, pair, parts))
+    whole = program.plan.masked is not None  # one noise to each number: `mechanisms.noise.whole` adds them so
+    parts = Mechanics(program.functions, program.plan.sampler, noises.spec(program.plan), joint, whole, whole)
+    return parts if whole else parts._replace(separate=_is_separate(program, pair, parts))
 
 
 @lru_cache(maxsize=64)
@@ -108,7 +158,7 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Arra
 
     Exact where the module's conditions hold and other owners release full batches. Cached, as it is static under `jit`.
     """
-    density = _log_laplace if parts.noise.kind == "laplace" else _log_normal
+    density = density_of(parts)
 
     def respond(public: PyTree, batch: Batch, ctx: Context) -> tuple[Array, Array]:
         return _response(parts, public, batch, ctx)
@@ -116,118 +166,164 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Arra
     def answer(own: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
         return respond(public, everything(own), ctx)
 
-    def of_others(seen: Seen, shards: Holdings, known: Known) -> tuple[Array, Array]:
-        mean, spread = with_records(answer, shards, (seen.public,), seen.context)
-        weights = known.weights.at[known.owner].set(0.0)
-        return weights @ mean, jnp.square(weights) @ jnp.square(spread)
+    def of_others(seen: Seen, shards: Holdings, known: Known, world: Believed) -> tuple[Array, Array]:
+        mean, spread = with_records(answer, shards, (seen.public,), world.told(seen.context))
+        weights = world.weights.at[known.owner].set(0.0)
+        return weights @ mean, weights[:, None] * spread
 
     def watch(seen: Seen, shards: Holdings, known: Known) -> Array:
         rounds = isinstance(parts.functions, Rounds)
-        flat = jax.vmap(_flat)(seen.message) if rounds else _flat(seen.message)
-        public, ctx, observed = seen.public, seen.context, flat
-        mean, variance, weight = jnp.zeros_like(flat), jnp.zeros_like(flat), jnp.float32(1.0)
-        if rounds:
-            public, ctx = _at(known.owner, seen)
-            observed, weight = known.weights @ flat, known.weights[known.owner]
-            zero = jnp.zeros_like(observed)
-            mean, variance = of_others(seen, shards, known) if parts.joint else (zero, zero)
+        said = jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
+        public, ctx = at_owner(known.owner, seen) if rounds else (seen.public, seen.context)
+        observed = known.weights @ said if rounds else said
 
-        def log_chance(records: Shards) -> Array:
+        def log_chance(at: int) -> Array:
+            world, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
+            own_ctx = world.told(ctx, known.owner)
+            mean, spreads, weight = jnp.zeros_like(observed), None, jnp.float32(1.0)
+            if rounds:
+                weight = world.weights[known.owner]
+                mean, spreads = of_others(seen, shards, known, world) if parts.joint else (mean, spreads)
+
             def case(batch: Batch) -> Array:
-                own, spread = respond(public, batch, ctx)
-                total = mean + weight * own
-                scale = jnp.sqrt(variance + jnp.square(weight * spread))
-                return density(observed, total, scale)
+                own, spread = respond(public, batch, own_ctx)
+                return density(observed, mean + weight * own, _together(known, spreads, weight * spread))
 
-            batches = _batches(parts.sampler, records, known, ctx.turn)
+            batches = batches_of(parts.sampler, records, known, ctx.turn)
             return jax.nn.logsumexp(jax.vmap(case)(batches) + jnp.log(known.chance))
 
-        without, with_ = (
-            log_chance(jax.tree.map(lambda leaf, at=at: leaf[at], known.records)) for at in (0, 1)
-        )
-        speaks = seen.live if rounds else seen.live & (ctx.owner == known.owner)
+        without, with_ = log_chance(0), log_chance(1)
+        speaks = seen.live if rounds else seen.live & (seen.context.owner == known.owner)
         return jnp.where(speaks, with_ - without, 0.0)
 
     return watch
+
+
+@lru_cache(maxsize=64)
+def separation(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Array]:
+    """A watcher for public samples: (3,) how far the two worlds' means are apart, in standard deviations of the noise,
+    and the noise along that line in either of them, were it the true one; NaN where the record does not show."""
+
+    def others(seen: Seen, shards: Holdings, known: Known) -> tuple[Array, Array]:
+        def answer(own: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
+            return _response(parts, public, everything(own), ctx)
+
+        mean, spread = with_records(answer, shards, (seen.public,), seen.context)
+        weights = known.weights.at[known.owner].set(0.0)
+        return weights @ mean, weights[:, None] * spread
+
+    def watch(seen: Seen, shards: Holdings, known: Known) -> Array:
+        rounds = isinstance(parts.functions, Rounds)
+        public, ctx = at_owner(known.owner, seen) if rounds else (seen.public, seen.context)
+        weight = known.weights[known.owner] if rounds else jnp.float32(1.0)
+        observed = known.weights @ jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
+        rest, spreads = others(seen, shards, known) if parts.joint else (jnp.zeros_like(observed), None)
+
+        def response(at: int) -> tuple[Array, Array]:
+            records = jax.tree.map(lambda leaf: leaf[at], known.records)
+            batches = batches_of(parts.sampler, records, known, ctx.turn)
+            mean, spread = _response(parts, public, jax.tree.map(lambda leaf: leaf[0], batches), ctx)
+            return rest + weight * mean, _together(known, spreads, weight * spread)
+
+        (without, scale), (with_, _) = response(0), response(1)
+        scale = jnp.maximum(scale, _EXACT * (1.0 + jnp.abs(without)))
+        apart = (with_ - without) / scale
+        size = jnp.sqrt(jnp.sum(jnp.square(apart)))
+        noise = [jnp.sum(apart * (observed - mean) / scale) / size for mean in (without, with_)]
+        speaks = seen.live if rounds else seen.live & (seen.context.owner == known.owner)
+        return jnp.where(speaks, jnp.stack([size, *noise]), jnp.array([0.0, jnp.nan, jnp.nan]))
+
+    return watch
+
+
+def _together(known: Known, others: Array | None, own: Array) -> Array:
+    """Standard deviation of what is seen: of the attacked owner's weighted noise, with that of the others."""
+    if others is None:
+        return jnp.abs(own)
+    every = others.at[known.owner].set(own)
+    return jnp.sqrt(jnp.sum(every * (known.covariance @ every), axis=0))
+
+
+def density_of(parts: Mechanics) -> Callable[[Array, Array, Array], Array]:
+    """log P(observed | mean, scale) of the plan's noise, up to a constant."""
+    return partial(_log_density, parts.noise.kind)
 
 
 def features(seen: Seen, shards: Holdings, known: Known) -> Array:
     """A watcher that keeps what the attacked owner was shown and what it said, for a statistic that is trained."""
     del shards
     if seen.context.owner.ndim:  # Rounds: everyone's
-        public, ctx = _at(known.owner, seen)
+        public, ctx = at_owner(known.owner, seen)
         message = jax.tree.map(lambda leaf: leaf[known.owner], seen.message)
         del ctx
-        return jnp.concatenate([_flat(message), _flat(public)])
+        return jnp.concatenate([flat(message), flat(public)])
     mine = (seen.live & (seen.context.owner == known.owner)).astype(jnp.float32)
-    return mine * jnp.concatenate([_flat(seen.message), _flat(seen.public)])
+    return mine * jnp.concatenate([flat(seen.message), flat(seen.public)])
 
 
 def _response(parts: Mechanics, public: PyTree, batch: Batch, ctx: Context) -> tuple[Array, Array]:
     """Mean and spread of the owner's message, number by number."""
-    said, zeros = _speaker(parts, public, batch, ctx)
+    said, zeros = speaker(parts, (), public, batch, ctx)
+    if parts.whole:
+        mean = said(zeros)[0]
+        return mean, jnp.abs(said(jnp.ones_like(zeros))[0] - mean)
     if parts.separate:
-        mean, spread = jax.jvp(said, (zeros,), (jnp.ones_like(zeros),))
+        mean, spread = jax.jvp(lambda unit: said(unit)[0], (zeros,), (jnp.ones_like(zeros),))
         return mean, jnp.abs(spread)
-    slopes = jax.jacfwd(said)(zeros)
-    return said(zeros), jnp.sqrt(jnp.sum(jnp.square(slopes), axis=1))
+    slopes = jax.jacfwd(lambda unit: said(unit)[0])(zeros)
+    return said(zeros)[0], jnp.sqrt(jnp.sum(jnp.square(slopes), axis=1))
 
 
-def _speaker(
-    parts: Mechanics, public: PyTree, batch: Batch, ctx: Context
-) -> tuple[Callable[[Array], Array], Array]:
-    """The message as a function of the unit noise, both flat; and noise zero."""
+def speaker(
+    parts: Mechanics, private: PyTree, public: PyTree, batch: Batch, ctx: Context
+) -> tuple[Callable[[Array], tuple[Array, PyTree]], Array]:
+    """The message, flat, and what the owner keeps, as functions of the flat unit noise; and noise zero."""
     functions = parts.functions
-    zeros, unflatten = ravel_pytree(noises.unit_noise(parts.noise._replace(kind="none"), ctx.key))
+    zeros, unflatten = ravel_pytree(noises.unit_noise(parts.noise._replace(kind=NoNoise()), ctx.key))
 
-    def said(unit: Array) -> Array:
+    def said(unit: Array) -> tuple[Array, PyTree]:
         noise = unflatten(unit)
         if isinstance(functions, Rounds):
-            return _flat(functions.emit(State(public, ()), batch, noise, ctx)[0])
-        return _flat(functions.emit((), public, batch, noise, ctx)[0])
+            message, kept = functions.emit(State(public, private), batch, noise, ctx)
+        else:
+            message, kept = functions.emit(private, public, batch, noise, ctx)
+        return flat(message), kept
 
     return said, zeros
 
 
 def _is_separate(program: Program, pair: Neighbours, parts: Mechanics) -> bool:
     """Whether each number of a message has at most one noise and each noise at most one number."""
-    start = jax.tree.map(lambda leaf: leaf[pair.owner], program.numbers)
-    plan, one = program.plan, jnp.int32(1)
-    size, scale = jnp.float32(plan.sizes[pair.owner]), jnp.float32(plan.noise_scale[pair.owner])
-    ctx = Context(jnp.int32(pair.owner), one, jnp.int32(0), size, scale, start, jax.random.key(0))
-    functions = program.functions
+    ctx, functions = context_of(program, pair.owner), program.functions
+    private = functions.init(program.params, ctx)
     if isinstance(functions, Rounds):
-        public = functions.init(program.params, ctx).public
+        private, public = private.private, private.public
     else:
         public = functions.ask(functions.open(program.params, program.numbers), ctx)
     found = known(program, pair)
-    batches = _batches(parts.sampler, jax.tree.map(lambda leaf: leaf[1], found.records), found, ctx.turn)
+    batches = batches_of(parts.sampler, jax.tree.map(lambda leaf: leaf[1], found.records), found, ctx.turn)
     batch = jax.tree.map(lambda leaf: leaf[-1], batches)
-    said, zeros = _speaker(parts, public, batch, ctx)
-    slopes = np.asarray(jax.jacfwd(said)(zeros)) != 0
+    said, zeros = speaker(parts, private, public, batch, ctx)
+    slopes = np.asarray(jax.jacfwd(lambda unit: said(unit)[0])(zeros + NUDGE)) != 0
     return bool(slopes.sum(axis=1).max(initial=0) <= 1 and slopes.sum(axis=0).max(initial=0) <= 1)
 
 
-def _batches(sampler: Sampler, records: Shards, known: Known, turn: Array) -> Batch:
+def batches_of(sampler: Sampler, records: Shards, known: Known, turn: Array) -> Batch:
     """(cases, ...) what may have entered the release: all records, the turn's batch, or one of the hidden samples."""
     if pairs.is_hidden(sampler):
-        return Batch(records.x[known.positions], records.y[known.positions], known.mask)
+        return chosen(records, Draw(known.positions, known.mask))
     draw = sampler.draw(jax.random.key(0), records.x.shape[0], records.counts, turn)
-    at = None if draw is None else draw.positions
-    batch = everything(records) if draw is None else Batch(records.x[at], records.y[at], draw.mask)
+    batch = everything(records) if draw is None else chosen(records, draw)
     return jax.tree.map(lambda leaf: leaf[None], batch)
 
 
-def _at(owner: Array, seen: Seen) -> tuple[PyTree, Context]:
-    public = jax.tree.map(lambda leaf: leaf[owner], seen.public)
-    ctx = seen.context
-    numbers = jax.tree.map(lambda leaf: leaf[owner], ctx.numbers)
-    return public, Context(
-        owner, ctx.step, ctx.turn, ctx.size[owner], ctx.noise_scale[owner], numbers, ctx.key[owner]
-    )
+def at_owner(owner: Array, seen: Seen) -> tuple[PyTree, Context]:
+    """One owner's public state and context, of a step of rounds."""
+    return jax.tree.map(lambda leaf: leaf[owner], seen.public), rows_of(seen.context, owner)
 
 
-def _flat(tree: PyTree) -> Array:
+def flat(tree: PyTree) -> Array:
+    """All numbers of a message in a row."""
     leaves = [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(tree)]
     return jnp.concatenate(leaves) if leaves else jnp.zeros(0, jnp.float32)
 
@@ -239,11 +335,7 @@ def _standard(observed: Array, mean: Array, scale: Array) -> tuple[Array, Array]
     return jnp.clip((observed - mean) / scale, -_FARTHEST, _FARTHEST), scale
 
 
-def _log_normal(observed: Array, mean: Array, scale: Array) -> Array:
+def _log_density(noise: Noise, observed: Array, mean: Array, scale: Array) -> Array:
+    """Of all numbers of a message together, up to a constant."""
     gap, scale = _standard(observed, mean, scale)
-    return -jnp.sum(0.5 * jnp.square(gap) + jnp.log(scale))
-
-
-def _log_laplace(observed: Array, mean: Array, scale: Array) -> Array:
-    gap, scale = _standard(observed, mean, scale)
-    return -jnp.sum(jnp.abs(gap) + jnp.log(scale))
+    return jnp.sum(noise.log_density(gap) - jnp.log(scale))
