@@ -1,13 +1,13 @@
-"""Every row's value, recomputed elsewhere, within 2 %; and each constant it stands on, perturbed, leaves that band."""
+"""Every row's value, as it is printed: rounded up; and each constant it stands on, perturbed, leaves a band of 2 %."""
 
 import math
 
 import dp_accounting as dp
 import pytest
 
+from coterie._rounding import at_most
 from coterie.accounting import certify
 from coterie.experiments.claims import table
-from coterie.experiments.claims.row import PURE
 
 BAND = 0.02
 WOR, DQ, ASYNC = "wor_sgd", "deep_q", "async_learner"
@@ -15,31 +15,31 @@ PUSH, DUAL, ERM = "push_sum", "dual_averaging", "weighted_erm"
 MNIST = {"sigma": 0.05, "records": 3000, "steps": 2200}
 
 GOLDEN = [  # protocol, settings, claimed, certified
-    (DUAL, {"epsilon": 0.2}, 0.2, 21.1),
-    (DUAL, {"epsilon": 0.4}, 0.4, 229),
+    (DUAL, {"epsilon": 0.2}, 0.2, 21.11),
+    (DUAL, {"epsilon": 0.4}, 0.4, 228.7),
     (DUAL, {"epsilon": 0.6}, 0.6, 599),
-    (DUAL, {"epsilon": 0.8}, 0.8, 1124),
+    (DUAL, {"epsilon": 0.8}, 0.8, 1123),
     (DUAL, {"epsilon": 1.0}, 1.0, 1806),
-    (DUAL, {"epsilon": 1.0, "sampling": "poisson"}, 1.0, 395),
-    (WOR, {"classes": 10, "strongly_convex": False}, 1.0, 2.85),
-    (WOR, {"classes": 10, "strongly_convex": True}, 1.0, 1.37),
+    (DUAL, {"epsilon": 1.0, "sampling": "poisson"}, 1.0, 395.1),
+    (WOR, {"classes": 10, "strongly_convex": False}, 1.0, 2.852),
+    (WOR, {"classes": 10, "strongly_convex": True}, 1.0, 1.372),
     (WOR, {"classes": 7, "strongly_convex": False}, 1.0, 2.36),
-    (WOR, {"classes": 7, "strongly_convex": True}, 1.0, 1.14),
-    (WOR, {"classes": 1, "strongly_convex": False}, 1.0, 0.850),
-    (WOR, {"classes": 1, "strongly_convex": True}, 1.0, 0.413),
-    (DQ, {"strongly_convex": False}, 1.0, 241),
-    (PUSH, {"policy": "clipped", "sigma": 0.04, "records": 2500, "steps": 3500}, None, 11_157),
-    (PUSH, {"policy": "clipped", **MNIST}, None, 5443),
-    (PUSH, {"policy": "clipped", "sampling": "poisson", **MNIST}, None, 1297),
-    (ASYNC, {"answers": 1000}, 1.0, math.sqrt(10)),
-    (ASYNC, {"answers": 1000, "epsilon": 0.3}, 0.3, 0.3 * math.sqrt(10)),
-    (ASYNC, {"answers": 400}, 1.0, 1.26),
-    (ASYNC, {"answers": 400, "delta": 1e-6}, 1.0, 0.24),
-    (ASYNC, {"answers": 25}, 1.0, 0.079),
-    (ERM, {"epsilon": 0.25, "parties": 32, "model": "final"}, 0.25, 1.67),
-    (ERM, {"epsilon": 0.1, "parties": 32, "model": "final"}, 0.1, 0.66),
-    (ERM, {"epsilon": 0.25, "parties": 32, "model": "own"}, 8.0, 12.6),
-    (ERM, {"epsilon": 0.25, "parties": 8, "model": "own"}, 2.0, 2.45),
+    (WOR, {"classes": 7, "strongly_convex": True}, 1.0, 1.139),
+    (WOR, {"classes": 1, "strongly_convex": False}, 1.0, 0.85),
+    (WOR, {"classes": 1, "strongly_convex": True}, 1.0, 0.4135),
+    (DQ, {"strongly_convex": False}, 1.0, 241.2),
+    (PUSH, {"policy": "clipped", "sigma": 0.04, "records": 2500, "steps": 3500}, None, 11_158),
+    (PUSH, {"policy": "clipped", **MNIST}, None, 5444),
+    (PUSH, {"policy": "clipped", "sampling": "poisson", **MNIST}, None, 1296),
+    (ASYNC, {"answers": 1000}, 1.0, 3.163),
+    (ASYNC, {"answers": 1000, "epsilon": 0.3}, 0.3, 0.9487),
+    (ASYNC, {"answers": 400}, 1.0, 1.265),
+    (ASYNC, {"answers": 400, "delta": 1e-6}, 1.0, 0.2424),
+    (ASYNC, {"answers": 25}, 1.0, 0.07906),
+    (ERM, {"epsilon": 0.25, "parties": 32, "model": "final"}, 0.25, 1.667),
+    (ERM, {"epsilon": 0.1, "parties": 32, "model": "final"}, 0.1, 0.6622),
+    (ERM, {"epsilon": 0.25, "parties": 32, "model": "own"}, 8.0, 12.61),
+    (ERM, {"epsilon": 0.25, "parties": 8, "model": "own"}, 2.0, 2.455),
 ]  # fmt: skip
 # Some of each family are perturbed: enough to see each constant, and the accountant's grid is what costs time.
 SHAKEN = [
@@ -57,7 +57,7 @@ def row(protocol, given):
 def test_published_settings(protocol, given, claimed, certified):
     found = row(protocol, given)
     assert found.claim.epsilon == (None if claimed is None else pytest.approx(claimed, rel=1e-9))
-    assert found.certificate.epsilon == pytest.approx(certified, rel=BAND)
+    assert at_most(found.certificate.epsilon) == certified
     assert found.certificate.relation == "replace_one"
 
 
@@ -146,6 +146,5 @@ def test_ten_agents_cost_ten_times_as_much_and_no_exploration_costs_everything()
 
 def test_pure_rows_say_so():
     found = row(ASYNC, {"answers": 1000})
-    assert found.certificate.delta == PURE
-    assert found.delta == found.to_json()["delta"] == found.claim.delta == 0
+    assert found.certificate.delta == found.to_json()["delta"] == found.claim.delta == 0
     assert found.certificate.accountant == "pure composition"

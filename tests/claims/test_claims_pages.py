@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from coterie.experiments.claims import PAPERS, table
-from coterie.experiments.claims.words import number, page
+from coterie.experiments.claims import PAPERS, table, words
+from coterie.experiments.claims.words import page
 
 DOCS = Path(__file__).parents[2] / "docs"
 STORY = (DOCS / "what-the-papers-claim.md").read_text(encoding="utf-8")
-LINK = re.compile(r'\[([^\]]*)\]\(claims\.md\s+"([^"]*)"\)')
+PLAIN = [
+    (DOCS / f"understand/{name}.md").read_text(encoding="utf-8") for name in ("why-claims-fail", "numbers")
+]
+LINK = re.compile(r'\[([^\]]*)\]\((?:\.\./)?claims\.md\s+"([^"]*)"\)')
 # Digits that are names, not results: numbered statements, years, norms, and equations of an appendix.
 NAME = re.compile(
     r"(Theorem|Lemma|Proposition|Algorithm|Assumption|Equation|Appendix) \(?\d+\)?|\(A\.\d\)|\b(19|20)\d\d\b|_20\d\d|"
@@ -39,9 +42,7 @@ def asked(title: str) -> str:
     paper, *rest = title.split()
     claimed = "claimed" in rest
     given = {key: _plain(value) for key, _, value in (one.partition("=") for one in rest if one != "claimed")}
-    values = {
-        number(row.claim.epsilon if claimed else row.certificate.epsilon) for row in table(paper, given)
-    }
+    values = {words.claimed(row) if claimed else words.certified(row) for row in table(paper, given)}
     (only,) = values  # the title must name one row, or rows that agree
     return only
 
@@ -56,7 +57,8 @@ def _plain(text: str):
 
 
 @pytest.mark.parametrize(
-    ("shown", "title"), [(shown, " ".join(title.split())) for shown, title in LINK.findall(STORY)]
+    ("shown", "title"),
+    [(shown, " ".join(title.split())) for text in (STORY, *PLAIN) for shown, title in LINK.findall(text)],
 )
 def test_linked_number_is_the_tools(shown, title):
     assert shown == asked(title)
@@ -84,3 +86,22 @@ def test_the_picture_shows_infinity_running_off():
     ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
     assert sorted(end > right for end in ends) == [False, False, True]
     assert any("∞" in text.get_text() for text in axes.texts)
+
+
+README = [  # the rows of its table, in order
+    ("dual_averaging", {"epsilon": 1.0}),
+    ("dual_averaging", {"epsilon": 0.2}),
+    ("wor_sgd", {"classes": 10, "strongly_convex": False}),
+    ("wor_sgd", {"classes": 1, "strongly_convex": False}),
+    ("async_learner", {"answers": 400}),
+    ("push_sum", {"policy": "clipped", "sigma": 0.04, "records": 2500, "steps": 3500}),
+]
+
+
+def test_the_readme_says_what_the_tool_says():
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    lines = text.partition("| paper | claimed ε | certified ε | why |\n|---|---|---|---|\n")[2].splitlines()[
+        : len(README)
+    ]
+    shown = [line.split("|")[3].strip().strip("*") for line in lines]
+    assert shown == [words.certified(row) for protocol, given in README for row in table(protocol, given)]

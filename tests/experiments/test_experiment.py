@@ -1,16 +1,18 @@
 """An experiment is a value: what is written reads back equal, and what is not known is refused."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import InputError
-from coterie.experiments.experiment import Experiment, from_toml, override, read_toml
+from coterie.experiments.experiment import MOST_SEED, Experiment, from_toml, override, read_toml
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 BUDGETS = st.one_of(
-    st.lists(NUMBERS, min_size=1, max_size=4).map(tuple),
-    st.dictionaries(st.text(), NUMBERS, min_size=1, max_size=4),
+    st.lists(POSITIVE, min_size=1, max_size=4).map(tuple),
+    st.dictionaries(st.text(), POSITIVE, min_size=1, max_size=4),
 )
 SETTINGS = st.dictionaries(
     st.text(),
@@ -24,9 +26,9 @@ EXPERIMENTS = st.builds(
     gossip_steps=st.none() | st.integers(1, 99),
     microbatch=st.none() | st.integers(1, 99),
     epsilon=BUDGETS,
-    delta=NUMBERS,
-    strength=NUMBERS,
-    seed=st.integers(0, 2**32),
+    delta=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    strength=POSITIVE,
+    seed=st.integers(0, MOST_SEED),
     settings=SETTINGS,
 )
 
@@ -63,3 +65,54 @@ def test_a_file_that_is_no_text_or_a_folder(tmp_path, content):
     path.write_bytes(content) if content else path.mkdir()
     with pytest.raises(InputError, match=r"experiment\.toml"):
         read_toml(path)
+
+
+@pytest.mark.parametrize("budget", [1, 1.0, np.float32(1.0), [1], (1.0,), [np.int64(1)]])
+def test_a_budget_in_python_may_be_a_number_or_several(budget):
+    assert Experiment(epsilon=budget).epsilon == (1.0,)
+
+
+def test_numbers_of_numpy_become_pythons():
+    found = Experiment(epsilon={"a": np.float64(2)}, owners=np.int64(3), settings={"rounds": np.int32(5)})
+    assert found == Experiment(epsilon={"a": 2.0}, owners=3, settings={"rounds": 5})
+    assert from_toml(found.to_toml()) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epsilon": "1"}, "epsilon='1': must be a finite number or a list"),
+        ({"epsilon": None}, "epsilon=None: must be"),
+        ({"epsilon": True}, "epsilon=True: must be"),
+        ({"epsilon": ()}, r"epsilon=\(\): must be"),
+        ({"epsilon": {}}, "epsilon={}: must be"),
+        ({"epsilon": (1.0, "2")}, "epsilon='2': must be a finite number"),
+        ({"epsilon": {"north": None}}, "epsilon.north=None: must be a finite number"),
+        ({"epsilon": {1: 1.0}}, "must be"),
+        ({"epsilon": np.ones(400)}, "epsilon=array"),
+        ({"epsilon": -1.0}, "epsilon=-1.0: must be > 0"),
+        ({"epsilon": float("inf")}, "epsilon=inf: must be a finite number"),
+        ({"delta": 1}, "delta=1.0: must lie strictly between 0 and 1"),
+        ({"owners": 2.0}, "owners=2.0: must be a whole number"),
+        ({"owners": 0}, "owners=0: must be a whole number >= 1"),
+        ({"seed": -1}, "seed=-1: must lie between"),
+        ({"protocol": None}, "protocol=None: must be text"),
+        ({"data": 3}, "data: a int holds no rows with columns"),
+        ({"data": "visits\udcff.csv"}, "is not text in UTF-8"),
+        ({"engine": "cluster"}, "engine='cluster': must be one of simulate, spmd"),
+        ({"sweep": "delta"}, "sweep='delta': must be one of epsilon"),
+        ({"settings": [1]}, r"settings=\[1\]: must be a table"),
+        ({"settings": {"rate": object}}, "settings.rate=<class 'object'>: must be a number, text"),
+        ({"strength": -1}, "strength=-1.0: must be >= 0"),
+        ({"unit": "patient"}, "unit='patient': must be record, column:NAME or owner"),
+        ({"unit": "column:p", "records_per_unit": 0}, "records_per_unit=0: must be a whole number >= 1"),
+        ({"unit": "record", "records_per_unit": 3}, "records_per_unit: is for units of several records"),
+        ({"unit_mean": 1}, "unit_mean=1: must be true or false"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_a_wrong_value_is_one_line_where_it_is_made(given, message):
+    with pytest.raises(InputError, match=message) as caught:
+        Experiment(**given)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300

@@ -1,11 +1,14 @@
 """A run's folder appears whole or not at all."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from coterie.engines import checkpoint
 from coterie.errors import InputError
 from coterie.experiments import output
+from coterie.experiments.oracle import oracle
 
 FILES = {"a": b"1", "b": b"2", "c": b"3"}
 
@@ -80,3 +83,21 @@ def test_the_place_is_checked_before_any_work(tmp_path):
     with pytest.raises(InputError, match="may be written"):
         output.check_place(tmp_path / "file" / "deeper" / "out")
     assert output.check_place(tmp_path / "new" / "out") == tmp_path / "new" / "out"
+
+
+def header(curve: np.ndarray) -> str:
+    result = SimpleNamespace(
+        curve=curve,
+        disagreement=np.zeros(2),
+        steps=np.arange(2),
+        sizes=np.array([3, 5]),
+        metric="accuracy",
+        prepared=SimpleNamespace(partition=SimpleNamespace(names=("north", "south"))),
+    )
+    return output.trace(result).splitlines()[0]  # type: ignore[arg-type]
+
+
+def test_columns_that_no_owner_released_say_so():
+    assert header(np.zeros((2, 2))) == "step,accuracy,disagreement,north,south"
+    marked = header(oracle(np.zeros((2, 2))))
+    assert marked == "step,accuracy (oracle),disagreement,north (oracle),south (oracle)"

@@ -1,19 +1,29 @@
-"""Audit an experiment: the worst case for its protocol, settings and budget; write findings into a run's folder."""
+"""Audit a protocol at its worst, or a run as it was; write what was found into the run's folder."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie import _check
-from coterie.audit.attack import Audit, audit
-from coterie.audit.neighbours import Setting, World, words, worst_case
+from coterie.accounting import Certificate
+from coterie.accounting.plans import certificates_of
+from coterie.audit import whole
+from coterie.audit.attack import Audit, audit, check_effort
+from coterie.audit.neighbours import World, words, worst_case
+from coterie.audit.table import shift
 from coterie.errors import InputError
-from coterie.experiments.experiment import Experiment
+from coterie.evaluation.budget import sheet_of
+from coterie.evaluation.groups import groups_of
+from coterie.evaluation.selection import ballot_of
+from coterie.experiments import evaluating
+from coterie.experiments.experiment import Experiment, read_toml
 from coterie.experiments.settings import typed
+from coterie.experiments.training import ready
 from coterie.protocols import CALIBRATIONS, PROTOCOLS
 
 GAMES = 100_000
@@ -23,21 +33,21 @@ CONFIDENCE = 0.999
 class Effort(NamedTuple):
     """How hard to try."""
 
-    games: int = GAMES
+    games: int | None = None  # None: GAMES, or as many as suit a run
     confidence: float = CONFIDENCE
     records: int | None = None  # of each owner in the audit's world; None: what suits the sampling
     dim: int = 1
 
 
 class Audited(NamedTuple):
-    """An audit and the world it was made in."""
+    """An audit and the world it was made in, in words."""
 
-    setting: Setting
+    world: str
     audit: Audit
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        return {"world": words(self.setting)} | self.audit.to_json()
+        return {"world": self.world} | self.audit.to_json()
 
 
 def audit_experiment(
@@ -48,7 +58,7 @@ def audit_experiment(
     The world is small: as many records and steps as the attack needs. Noise, sampling and releases are made for it by
     the protocol, so it has its own certificate. The largest of the owners' budgets is attacked.
     """
-    known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
+    known = PROTOCOLS.find(experiment.protocol).settings
     _check.one_of("calibration", experiment.calibration, CALIBRATIONS)
     options = typed(experiment.protocol, known, experiment.settings)
     budgets = experiment.epsilon.values() if isinstance(experiment.epsilon, dict) else experiment.epsilon
@@ -68,12 +78,65 @@ def audit_experiment(
         setting.neighbours,
         setting.mixer,
         delta=experiment.delta,
-        games=effort.games,
+        games=effort.games or GAMES,
         confidence=effort.confidence,
         seed=experiment.seed,
+        without=setting.without,
         progress=tell,
     )
-    return Audited(setting, found)
+    return Audited(words(setting), found)
+
+
+def audit_run(
+    folder: Path, effort: Effort, seed: int | None, progress: Callable[[str, int, int], None] | None = None
+) -> Audited:
+    """Attack a run by its own releases, noise and sampling: those of the owner with the largest certificate.
+
+    The experiment is made ready again as it was for the run, which takes its data; the records themselves are not used.
+    """
+    result, experiment = read_result(folder), read_toml(folder / "experiment.toml")
+    tell = progress or (lambda what, done, of: None)
+    check_effort(effort.games or GAMES, effort.confidence)
+    made = ready(experiment, None, tell)
+    task, program = made.prepared.task, made.program
+    certificates = certificates_of(program.plan, task.delta)
+    _check_same(folder, result, certificates)
+    owner = max(range(task.owners), key=lambda one: certificates[one].epsilon)
+    options = typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
+    training = evaluating.for_training(experiment, task)
+    setting = whole.of_run(
+        whole.Run(experiment.protocol, options, experiment.calibration, training, program), owner
+    )
+    table = made.prepared.table
+    groups = groups_of(table, experiment.evaluate_by)
+    sheet = sheet_of(table, task.problem, program.plan.relation, groups, task.unit)
+    found = whole.audit_whole(
+        setting,
+        delta=task.delta,
+        games=effort.games,
+        confidence=effort.confidence,
+        seed=experiment.seed if seed is None else seed,
+        progress=tell,
+        table=shift(ballot_of(program, sheet), program.plan, owner),
+    )
+    return Audited(whole.words(setting, made.prepared.partition.names[owner]), found)
+
+
+def _check_same(folder: Path, result: dict[str, Any], certificates: Sequence[Certificate]) -> None:
+    """The finding is about the run only if the run's certificates follow from its experiment and data still."""
+    certified = result["privacy"].get("certified_epsilon")
+    written = certified.get("per_owner") if isinstance(certified, dict) else None
+    again = [one.to_json()["epsilon"] for one in certificates]
+    same = isinstance(written, list) and len(written) == len(again)
+    if not same or not all(_close(one, other) for one, other in zip(written or [], again)):
+        raise InputError(
+            f"run={str(folder)!r}: its certificates do not follow from its experiment and data any more. Run it again."
+        )
+
+
+def _close(one: Any, other: Any) -> bool:
+    numbers = all(isinstance(value, int | float) for value in (one, other))
+    return math.isclose(one, other, rel_tol=1e-6) if numbers else one == other
 
 
 def read_result(folder: Path) -> dict[str, Any]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
+from dataclasses import replace
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie.accounting.plans import against_all_others, person_told
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, Poisson, Sampler
 from coterie.problems.datasets import DATASETS
-from coterie.program import Rounds
-from coterie.reports.markup import many
-from coterie.reports.statement import Facts, statement
+from coterie.reports.promise import promise
+from coterie.reports.statement import KEPT, Facts, statement, undeclared
+from coterie.units import RECORD, at_owners, counted, several, told_owners
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.accounting import Certificate
+    from coterie.experiments.experiment import Experiment
     from coterie.experiments.prepare import Prepared
     from coterie.experiments.run import Result
+    from coterie.mechanisms import ReleasePlan
     from coterie.problems.table import Table
+    from coterie.program import Program
+    from coterie.protocols import Task
+    from coterie.topologies import Topology
 
 MOST_LINKS = 6_000  # what can be told apart in a picture is far less
 _LIBRARIES = ("coterie", "jax", "jaxlib", "numpy", "dp-accounting")
@@ -29,21 +40,53 @@ def described(result: Result) -> dict[str, Any]:
     return {
         "step": result.step,
         "sizes": result.sizes.tolist(),
-        "network": _network(result),
+        "network": network(result.program, result.prepared.task),
         "partition": _partition(result),
+        "findings": {"about_rows": list(result.findings), "oracle": ["about_rows"]},
         "benefit": _benefit(result),
         "over_epsilon": _over_epsilon(result),
-        "provenance": _provenance(result),
+        "provenance": provenance(result.experiment),
     }
 
 
-def _network(result: Result) -> dict[str, Any]:
+def metric(result: Result) -> dict[str, Any]:
+    """What was reached, by the metric that is shown first and by all others; "oracle" lists what no owner released."""
+    names = result.prepared.judge.names
+    return {
+        "name": result.metric,
+        "why": result.why,
+        "joint": plain(result.joint),
+        "local_only": plain(result.local_mean),
+        "central": plain(result.central),
+        "constant": plain(result.constant),
+        "constant_says": " ".join(result.constant_says),
+        "beats_constant": result.beats_constant,
+        "verdict": result.verdict,
+        "all": {
+            name: {"joint": plain(joint), "constant": plain(constant)}
+            for name, (joint, constant) in zip(names, result.measures.tolist())
+        },
+        "confusion": result.confusion.tolist() or None,
+        "rows": result.prepared.tested,
+        "unit": result.prepared.table.target_unit,
+        "threshold": result.prepared.judge.decision.threshold,
+        "class_weights": list(result.prepared.judge.decision.weights),
+        "oracle": result.oracle,
+    }
+
+
+def network(program: Program, task: Task) -> dict[str, Any]:
     """The links of a topology, or what stands in the middle where all owners meet there."""
-    if not isinstance(result.program.functions, Rounds):
-        return {"topology": None, "hub": "shared model", "number_of_links": 0, "links": []}
-    if result.program.aggregate is not None:
-        return {"topology": None, "hub": "aggregator", "number_of_links": 0, "links": []}
-    topology = result.prepared.task.topology
+    return links_of(task.topology) if program.hub is None else meeting_at(program.hub)
+
+
+def meeting_at(hub: str) -> dict[str, Any]:
+    """No links: everybody meets there."""
+    return {"topology": None, "hub": hub, "number_of_links": 0, "links": []}
+
+
+def links_of(topology: Topology) -> dict[str, Any]:
+    """The links alone; none of them where they are too many to draw."""
     links = topology.links
     return {
         "topology": topology.name,
@@ -55,12 +98,12 @@ def _network(result: Result) -> dict[str, Any]:
 
 def _partition(result: Result) -> dict[str, Any]:
     """How rows were dealt. The classes' counts are an oracle's: no owner releases them."""
-    table, experiment = result.prepared.table, result.experiment
-    natural = table.owner is not None and experiment.owners is None
+    table = result.prepared.table
     return {
-        "how": experiment.partition or ("column" if natural else "iid"),
+        "how": result.prepared.partition.how,
         "classes": list(_classes(table)),
-        "counts": result.class_counts.tolist() if _classes(table) else None,
+        "classes_declared": table.classes_declared,
+        "counts": result.class_counts.tolist() if result.class_counts.size else None,
         "oracle": ["counts"],
     }
 
@@ -90,9 +133,9 @@ def plain(value: float) -> float | str:
 
 
 def class_counts(prepared: Prepared) -> np.ndarray:
-    """(owners, classes) how many records of each class an owner holds; a regression has no classes."""
+    """(owners, classes) how many records of each class an owner holds; a regression has no classes, nor has a unit."""
     table, rows_of = prepared.table, prepared.partition.rows
-    classes = len(_classes(table))
+    classes = len(_classes(table)) if prepared.task.unit == RECORD else 0
     if not classes:
         return np.zeros((len(rows_of), 0), int)
     labels = (table.y > 0 if table.task == "binary" else table.y).astype(int)
@@ -103,15 +146,16 @@ def _classes(table: Table) -> tuple[str, ...]:
     return table.classes or (("-1", "+1") if table.task == "binary" else ())
 
 
-def _provenance(result: Result) -> dict[str, Any]:
+def provenance(experiment: Experiment) -> dict[str, Any]:
+    """With what it was made."""
     import jax
 
     return {
         "versions": {"python": platform.python_version()}
         | {name: metadata.version(name) for name in _LIBRARIES},
         "platform": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
-        "seed": result.experiment.seed,
-        "data_sha256": _data_checksums(result.experiment.data),
+        "seed": experiment.seed,
+        "data_sha256": _data_checksums(experiment.data_name),
     }
 
 
@@ -119,53 +163,96 @@ def _data_checksums(data: str) -> dict[str, str] | None:
     """Of public files alone. Who knows all records but one could try guesses of that one against a checksum."""
     if data not in DATASETS:
         return None
-    files = DATASETS[data].files
-    if files:
-        return {file.path: file.sha256 for file in files}
+    files = DATASETS.find(data).files
+    if files or not DATASETS.is_own(data):
+        return {file.path: file.sha256 for file in files} or None
     embedded = resources.files("coterie.problems") / "embedded" / f"{data}.npz"
     return {embedded.name: hashlib.sha256(embedded.read_bytes()).hexdigest()}
 
 
-def privacy_statement(result: Result) -> list[str]:
-    """The run's guarantee in words."""
-    plan, experiment = result.program.plan, result.experiment
-    worst = max(result.certificates, key=lambda one: one.epsilon)
+def warnings(result: Result) -> list[str]:
+    """What to beware of: of each certificate, and of what no certificate covers."""
+    found = sorted({warning for one in result.certificates for warning in one.warnings})
     table = result.prepared.table
-    return statement(
-        Facts(
-            epsilon=worst.epsilon,
-            delta=worst.delta,
-            relation=worst.relation,
-            unit=worst.unit,
-            view=worst.view,
-            accountant=worst.accountant,
-            reason=worst.reason,
-            sizes=tuple(result.prepared.task.sizes),
-            noise=plan.noise,
-            clip_norm=plan.clip_norm,
-            releases=plan.releases,
-            sampling=_sampling(plan.sampler),
-            extra=plan.extra is not None,
-            own_noise=plan.charged is None,
-            quorum=plan.quorum,
-            calibration=experiment.calibration,
-            features=experiment.features or ("gradients,ball" if table.x.ndim > 2 else "ball"),
-            fitted_on_public_rows=experiment.public_rows is not None,
-            test_is_public=table.test_is_public,
-            engine=experiment.engine,
-        )
+    return [*undeclared(table.classes_declared, table.columns_declared), *found]
+
+
+def guarantee(
+    plan: ReleasePlan, certificates: Sequence[Certificate], experiment: Experiment, table: Table, engine: str
+) -> dict[str, Any]:
+    """What certificates guarantee in words, and the facts that `recompute` derives the same words from."""
+    known = facts(plan, certificates, experiment, table, engine)
+    kept = {name: getattr(known, name) for name in KEPT}
+    return {"facts": kept, "statement": statement(known), "promise": promise(known)}
+
+
+def facts(
+    plan: ReleasePlan, certificates: Sequence[Certificate], experiment: Experiment, table: Table, engine: str
+) -> Facts:
+    """What the statement is made of; `engine`: where the plan ran."""
+    worst = max(certificates, key=lambda one: one.epsilon)
+    return Facts(
+        epsilon=worst.epsilon,
+        delta=worst.delta,
+        relation=worst.relation,
+        unit=worst.unit,
+        view=worst.view,
+        accountant=worst.accountant,
+        reason=worst.reason,
+        sizes=tuple(plan.sizes),
+        noise=plan.noise.words,
+        noisy=plan.noise.spread > 0,
+        norm=plan.noise.norm,
+        clip_norm=plan.clip_norm,
+        releases=max(plan.releases),
+        sampling=_sampling(plan.sampler, plan.unit.words),
+        extra=plan.extra is not None,
+        own_noise=plan.charged is None,
+        quorum=plan.quorum,
+        selection=experiment.select if plan.selection is not None else 0.0,
+        evaluation=experiment.evaluate if plan.evaluation is not None else 0.0,
+        held_out=experiment.hold_out if plan.evaluation is not None else 0.0,
+        grouped_by=(experiment.evaluate_by or "") if plan.evaluation is not None else "",
+        colluding=plan.colluding,
+        all_others=None if plan.colluding is None else _all_others(plan, worst.delta),
+        owners_per_person=experiment.owners_per_person,
+        person=_person(plan, worst, experiment.owners_per_person),
+        calibration=experiment.calibration,
+        features=experiment.features or ("gradients,ball" if table.x.ndim > 2 else "ball"),
+        fitted_on_public_rows=experiment.public_rows is not None,
+        classes_declared=table.classes_declared,
+        columns_declared=table.columns_declared,
+        test_is_public=table.test_is_public,
+        engine=engine,
     )
 
 
-def _sampling(sampler: Sampler) -> str:
+def _all_others(plan: ReleasePlan, delta: float) -> dict[str, Any]:
+    """The largest certificate against all other owners together: a reader may compute it again."""
+    return max(against_all_others(plan, delta), key=lambda one: one.epsilon).to_json()
+
+
+def _person(plan: ReleasePlan, worst: Certificate, owners_per_person: int) -> dict[str, Any] | None:
+    """The certificate for a person whom several owners know, which is not better than that for one of them.
+
+    Where there is none for one of them, nothing of the plan is said: it may be what must not be published.
+    """
+    if math.isinf(worst.epsilon) and len(plan.sizes) > 1:
+        words = at_owners(worst.unit, told_owners(owners_per_person))
+        return replace(worst, unit=words, size=None, warnings=()).to_json()
+    found = person_told(plan, worst.delta, owners_per_person)
+    return None if found is None else found.to_json()
+
+
+def _sampling(sampler: Sampler, unit: str) -> str:
     match sampler:
         case FullBatch():
-            return "all its records"
+            return f"all its {several(unit)}"
         case FixedSize(batch=batch):
-            return f"{many(batch, 'record')} drawn anew without replacement, a draw that nobody else sees"
+            return f"{counted(batch, unit)} drawn anew without replacement, a draw that nobody else sees"
         case Poisson(rate=rate):
-            return f"a Poisson sample of its records at rate {rate:.4g}, a draw that nobody else sees"
+            return f"a Poisson sample of its {several(unit)} at rate {rate:.4g}, a draw that nobody else sees"
         case OnePass(batch=batch):
-            return f"disjoint batches of {many(batch, 'record')}, each record in one of them"
+            return f"disjoint batches of {counted(batch, unit)}, each in one of them"
         case Passes(batch=batch):
-            return f"disjoint batches of {many(batch, 'record')}, again from the start after each pass"
+            return f"disjoint batches of {counted(batch, unit)}, again from the start after each pass"

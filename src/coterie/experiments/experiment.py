@@ -3,53 +3,162 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_type_hints
 
+from coterie import _check
 from coterie.errors import InputError
+from coterie.experiments.settings import fit, free
+from coterie.registry import as_name
+from coterie.units import unit_of
+
+Name: TypeAlias = Any  # text; a value of one's own is taken for its name, see `registry.Own`
+_NAMES = {"protocol": str, "features": str | None, "loss": str | None, "model": str, "topology": str}
+_LONGEST = 80  # characters of one value in a `repr`
+MOST_SEED = 2**32 - 2  # keys take 32 bits, and the baseline runs with the next seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One run. None means: what suits the data or the protocol."""
+    """One run. None means: what suits the data or the protocol.
 
-    protocol: str = "dual_averaging"
-    data: str = "census"  # a known data set, or the path of a CSV, Parquet or NPZ file
-    target: str | None = None  # columns of a user's own file
+    Types and bounds are checked here, once, for files, options and Python alike. What depends on the data, and the
+    names of protocols, topologies and data sets, is checked where these are looked up. Protocol, features, loss, model
+    and topology may also be values of one's own: docs/extending.md.
+
+    >>> Experiment(epsilon=0.5).epsilon  # one number is everybody's budget
+    (0.5,)
+    >>> Experiment(delta="small")
+    Traceback (most recent call last):
+    coterie.errors.InputError: delta='small': must be a finite number.
+    """
+
+    protocol: Name = "dual_averaging"
+    data: Any = "census"  # a known data set, the path of a CSV, Parquet or NPZ file, or rows in memory
+    target: str | None = None  # columns of a user's own rows
     owner_column: str | None = None
-    bounds: str | None = None  # TOML or JSON file of the columns' public ranges
-    owners: int | None = None  # None: the data's natural owners
+    columns: str | dict[str, Any] | None = (
+        None  # what is public about those columns: a TOML file, or its content
+    )
+    owners: Any = None  # how many; who holds each row in memory; None: the data's natural owners
+    unit: Any = (
+        None  # of privacy: record, column:NAME, owner; or whom each row in memory is about; None: a record
+    )
+    records_per_unit: int | None = None  # public; None: `units.MOST`
+    unit_mean: bool = False  # a unit's gradients are averaged before they are clipped, not added up
+    latest: str | None = None  # date column that says which records of a unit stay; None: drawn at random
+    owners_per_person: int = (
+        1  # public: how many owners may know one person, to whom budgets are promised then
+    )
     partition: str | None = None
-    features: str | None = None
+    features: Name = None
     bandwidth: float = 1.0  # of Fourier features
-    public_rows: str | None = None  # "test": declare the test rows public, so that pca may be fitted on them
-    loss: str | None = None
+    public_rows: Literal["test"] | None = (
+        None  # "test": declare the test rows public, so that pca may be fitted on them
+    )
+    loss: Name = None
     penalty: str = "l2"
     strength: float = 1e-4  # of the penalty's quadratic part
     l1: float = 1e-4  # of elastic_net
     radius: float = 10.0  # of ball and box
-    model: str = "linear"
+    model: Name = "linear"
     hidden: int = 128
-    topology: str = "ring"
+    topology: Name = "ring"
     gossip_steps: int | None = None  # None: as many as bring the owners' disagreement down to a tenth
     epsilon: tuple[float, ...] | dict[str, float] = (1.0,)  # for all, each in order, or by owner's name
     delta: float = 1e-5
+    evaluate: float = 0.0  # share of every budget that pays for an evaluation which may be published; 0: none
+    hold_out: float = (
+        0.0  # share of every owner's rows that it keeps out of training, to evaluate on; 0: on all rows
+    )
+    evaluate_by: str | None = (
+        None  # a declared column, by whose values the evaluation is done for each group, too
+    )
+    select: float = (
+        0.0  # share of every budget that pays for choosing among models of the same releases; 0: none
+    )
     calibration: str = "certified"
-    engine: str = "simulate"
+    engine: Literal["simulate", "spmd"] = "simulate"
     microbatch: int | None = None  # records of an owner worked on at once: memory and speed, not the result
     seed: int = 0
-    sweep: str | None = None  # "epsilon": also simulate other budgets, for the picture of accuracy over ε
+    metric: str | None = None  # what is shown first; None: by the task, and by how common the rarer class is
+    base_rate: float | None = (
+        None  # share of the rarer class as publicly known; nothing reads it off the rows
+    )
+    class_weight: Literal["balanced"] | None = None  # both classes count alike, by the public base rate
+    threshold: float | Literal["base_rate"] | None = (
+        None  # probability above which the second of two classes is predicted; None: 1/2, or the base rate with weights
+    )
+    sweep: Literal["epsilon"] | None = None  # also simulate other budgets, for the picture of accuracy over ε
     settings: dict[str, Any] = field(default_factory=dict)  # the protocol's own
 
+    def __post_init__(self) -> None:
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        if isinstance(
+            given["settings"], dict
+        ):  # None stands for the protocol's own choice, as if it were not given
+            own = {key: value for key, value in given["settings"].items() if value is not None}
+            given["settings"] = {key: free(f"settings.{key}", value) for key, value in own.items()}
+        given |= {name: as_name(given[name]) for name in _NAMES}
+        hints = get_type_hints(type(self)) | {"owners": int | None, "unit": str | None} | _NAMES
+        hints["epsilon"] = float | tuple[float, ...] | dict[str, float]
+        if not isinstance(given["data"], str):
+            given |= _in_memory(given["data"], given["owners"], given["unit"])
+        else:
+            hints["data"] = str
+        if isinstance(given["columns"], dict):
+            from coterie.problems.datasets.kinds import plain
+
+            given["columns"] = plain(given["columns"])
+        for name, value in given.items():
+            object.__setattr__(self, name, value if hints[name] is Any else fit(name, value, hints[name]))
+        if isinstance(self.epsilon, float):
+            object.__setattr__(self, "epsilon", (self.epsilon,))
+        _check_bounds(self)
+
+    @property
+    def data_name(self) -> str:
+        """What the data set is called."""
+        return self.data if isinstance(self.data, str) else self.data.name
+
+    def __repr__(self) -> str:
+        """What differs from an experiment that nobody said anything about."""
+        usual = {one.name: one.default for one in fields(self)} | {"settings": {}}
+        said = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        return f"Experiment({', '.join(f'{name}={_few(value)}' for name, value in said.items())})"
+
     def to_toml(self) -> str:
-        """The experiment as a file that `from_toml` reads back to an equal value."""
+        """The experiment as a file that `from_toml` reads back to an equal value; rows in memory are not in it."""
         import tomli_w
 
-        filled = {key: value for key, value in asdict(self).items() if value is not None}
+        values = {one.name: getattr(self, one.name) for one in fields(self)} | {"data": self.data_name}
+        filled = {key: value for key, value in values.items() if value is not None}
         filled["epsilon"] = self.epsilon if isinstance(self.epsilon, dict) else list(self.epsilon)
         return tomli_w.dumps(filled)
+
+
+def _in_memory(data: Any, owners: Any, unit: Any) -> dict[str, Any]:
+    """Rows, who holds them and whom they are about, as one value; a number of owners and a unit's name stay."""
+    from coterie.problems.datasets.memory import Records
+
+    if isinstance(data, Records):
+        return {"data": data}
+    number = owners is None or isinstance(owners, Integral)
+    named = unit is None or isinstance(unit, str)
+    rows = Records(data, None if number else owners, groups=None if named else unit)
+    return {
+        "data": rows,
+        "owners": owners if number else None,
+        "unit": unit if named else f"column:{rows.group}",
+    }
+
+
+def _few(value: Any) -> str:
+    """In a few words, however many owners there are."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def from_toml(text: str, source: str = "experiment") -> Experiment:
@@ -73,63 +182,56 @@ def read_toml(path: Path) -> Experiment:
 
 
 def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment:
-    """`base` with the given keys replaced; types are checked against the dataclass."""
-    for key, value in given.items():
-        if key not in _KINDS:
-            raise InputError(f"{source}: unknown key {key!r}. Known keys: {', '.join(sorted(_KINDS))}.")
-        kind, fits = _KINDS[key]
-        if not fits(value):
-            raise InputError(f"{source}: {key}={value!r}: must be {kind}.")
-    changed = dict(given)
-    if "epsilon" in given:
-        changed["epsilon"] = _epsilons(given["epsilon"])
-    if "settings" in given:  # None stands for the protocol's own choice, as if it were not given
-        changed["settings"] = {key: value for key, value in given["settings"].items() if value is not None}
-    return replace(base, **changed)
+    """`base` with the given keys replaced; an error names the `source` of what is wrong."""
+    known = [one.name for one in fields(Experiment)]
+    for key in given:
+        if key not in known:
+            hint = _check.meant(key, known)
+            raise InputError(f"{source}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.{hint}")
+    try:
+        return replace(base, **given)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
 
 
-def _epsilons(value: Any) -> tuple[float, ...] | dict[str, float]:
-    if isinstance(value, dict):
-        return {name: float(one) for name, one in value.items()}
-    return tuple(float(one) for one in value) if isinstance(value, (list, tuple)) else (float(value),)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float)
-
-
-def _is_budget(value: Any) -> bool:
-    several = list(value.values()) if isinstance(value, dict) else value
-    several = several if isinstance(several, (list, tuple)) else [several]
-    return len(several) > 0 and all(_is_number(one) for one in several)
-
-
-_TEXT = ("text", _is_text)
-_WHOLE = ("a whole number", _is_whole)
-_NUMBER = ("a number", _is_number)
-_OTHERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "owners": _WHOLE,
-    "hidden": _WHOLE,
-    "gossip_steps": _WHOLE,
-    "microbatch": _WHOLE,
-    "seed": _WHOLE,
-    "strength": _NUMBER,
-    "l1": _NUMBER,
-    "radius": _NUMBER,
-    "bandwidth": _NUMBER,
-    "delta": _NUMBER,
-    "epsilon": (
-        "a number, a list of one for each owner, or a table of one for each owner's name",
-        _is_budget,
-    ),
-    "settings": ("a table", lambda value: isinstance(value, dict)),
-}
-_KINDS = {one.name: _OTHERS.get(one.name, _TEXT) for one in fields(Experiment)}
+def _check_bounds(one: Experiment) -> None:
+    """What a number may be, whatever the data."""
+    for epsilon in one.epsilon.values() if isinstance(one.epsilon, dict) else one.epsilon:
+        _check.positive("epsilon", epsilon)
+    _check.probability("delta", one.delta)
+    for name in ("evaluate", "select"):
+        if not 0 <= (share := getattr(one, name)) < 1:
+            raise InputError(
+                f"{name}={share}: must be at least 0 and below 1, the share of the budget that pays for it."
+            )
+    if one.evaluate + one.select >= 1:
+        raise InputError(
+            f"evaluate={one.evaluate}, select={one.select}: must be below 1 together, for training needs the rest of "
+            "the budget. Lower one of them."
+        )
+    if not 0 <= one.hold_out < 1:
+        raise InputError(
+            f"hold_out={one.hold_out}: must be at least 0 and below 1, the share of rows kept out of training."
+        )
+    for name in ("hold_out", "evaluate_by"):
+        if getattr(one, name) and not one.evaluate:
+            raise InputError(
+                f"{name}={getattr(one, name)!r}: is about an evaluation, and there is none. Add evaluate, such as 0.05."
+            )
+    for name in ("bandwidth", "radius"):
+        _check.positive(name, getattr(one, name))
+    for name in ("strength", "l1"):
+        _check.not_negative(name, getattr(one, name))
+    if one.unit is not None:
+        unit_of(one.unit, one.records_per_unit, mean=one.unit_mean, latest=one.latest)
+    for name in ("owners", "records_per_unit", "owners_per_person", "hidden", "gossip_steps", "microbatch"):
+        if getattr(one, name) is not None:
+            _check.count(name, getattr(one, name))
+    if one.base_rate is not None and not 0 < one.base_rate <= 0.5:
+        raise InputError(
+            f"base_rate={one.base_rate}: must be above 0 and at most 0.5, the share of the rarer class."
+        )
+    if isinstance(one.threshold, float):
+        _check.probability("threshold", one.threshold)
+    if not 0 <= one.seed <= MOST_SEED:
+        raise InputError(f"seed={one.seed}: must lie between 0 and {MOST_SEED}.")

@@ -1,4 +1,4 @@
-"""Numbers that no owner released: computed from private records, for the researcher's eyes.
+"""Values that no owner released: computed from private records, for the researcher's eyes.
 
 They are marked by their type, so that whatever handles a result can tell them from what the messages gave.
 """
@@ -21,26 +21,34 @@ class OracleArray(np.ndarray):
     """An array of such numbers."""
 
 
+class OracleWords(tuple[str, ...]):
+    """Sentences that such numbers stand in."""
+
+
 @overload
 def oracle(value: float) -> Oracle: ...
 @overload
 def oracle(value: np.ndarray) -> OracleArray: ...
-def oracle(value: float | np.ndarray) -> Oracle | OracleArray:
+@overload
+def oracle(value: tuple[str, ...]) -> OracleWords: ...
+def oracle(value: float | np.ndarray | tuple[str, ...]) -> Oracle | OracleArray | OracleWords:
     """Mark a value as no owner's release.
 
     >>> is_oracle(oracle(0.5)), is_oracle(oracle(np.zeros(2))), is_oracle(0.5)
     (True, True, False)
     """
+    if isinstance(value, tuple):
+        return OracleWords(value)
     return value.view(OracleArray) if isinstance(value, np.ndarray) else Oracle(value)
 
 
 def is_oracle(value: Any) -> bool:
     """Whether the value is marked."""
-    return isinstance(value, (Oracle, OracleArray))
+    return isinstance(value, (Oracle, OracleArray, OracleWords))
 
 
 def without_oracles(result: Held) -> Held:
-    """A dataclass with every marked field set to zero: what is left, and what follows from it, may be shown to all."""
+    """A dataclass with every marked field zero or empty: what is left, and what follows from it, all may see."""
     marked = {one.name: getattr(result, one.name) for one in fields(result)}  # type: ignore[arg-type]
     zeros = {name: oracle(value * 0) for name, value in marked.items() if is_oracle(value)}
     return replace(result, **zeros)  # type: ignore[type-var]

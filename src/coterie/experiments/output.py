@@ -15,14 +15,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.experiments import kept, recompute
+from coterie.experiments.oracle import is_oracle
+from coterie.model.format import FILE as MODEL
 from coterie.reports import figures
 from coterie.reports.html import page
+from coterie.reports.markup import many
 from coterie.reports.reading import FILES, read
+from coterie.units import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from coterie.experiments.run import Result
+
+
+ORACLE = " (oracle)"  # after the name of a column that no owner released
 
 
 def free_folder(parent: Path, name: str) -> Path:
@@ -61,7 +69,8 @@ def write(result: Result, out: Path) -> Path:
         + b"\n",
         "experiment.toml": result.experiment.to_toml().encode(),
         "trace.csv": trace(result).encode(),
-        **{f"{name}.png": _png(figure) for name, figure in pictures(result).items()},
+        MODEL: result.model.to_bytes(),
+        **{f"{name}.png": png(figure) for name, figure in pictures(result).items()},
     }
     try:
         _write_all({"report.html": report(files), **files}, out)
@@ -80,19 +89,30 @@ def rewrite_report(folder: Path) -> Path:
     """Make report.html of a run's folder again, as after an audit added its finding to result.json."""
     place = folder / "report.html"
     try:
-        content = report({name: (folder / name).read_bytes() for name in FILES})
-        staging = place.with_name(f".{place.name}-{os.getpid()}")
-        try:
-            staging.write_bytes(content)
-            staging.replace(place)
-        finally:
-            staging.unlink(missing_ok=True)
+        files = {name: (folder / name).read_bytes() for name in FILES}
+        content = report(files)
+        _check_agrees(files["result.json"], folder)
+        kept.put(place, content)
     except OSError as error:
         raise InputError(
             f"folder={str(folder)!r}: {Path(error.filename or place).name}: {error.strerror}. "
             "Give the folder of a run, which may be written."
         ) from error
     return place
+
+
+def _check_agrees(result: bytes, folder: Path) -> None:
+    """A page speaks in this tool's name: it says of privacy only what the certificates bear out, computed again."""
+    problems = [
+        problem
+        for one in recompute.check_result(json.loads(result), f"folder={str(folder)!r}")
+        for problem in one.problems
+    ]
+    if problems:
+        raise InputError(
+            f"folder={str(folder)!r}: result.json does not agree with its certificates. {problems[0]}. "
+            "No page is made of it."
+        )
 
 
 def _write_all(files: dict[str, bytes], out: Path) -> None:
@@ -110,13 +130,18 @@ def _write_all(files: dict[str, bytes], out: Path) -> None:
 
 
 def trace(result: Result) -> str:
-    """CSV, one row for each look: step, joint metric, disagreement, then each model (a register has one)."""
+    """CSV, one row for each look: step, joint metric, disagreement, then each model (a register has one).
+
+    A column that no owner released says so in its name, like the values that result.json lists under "oracle": tables
+    are copied without the page that explains them. Models are made of releases, and so is their disagreement.
+    """
     several = result.curve.shape[1] > 1
     names = result.prepared.partition.names if several else ("model",)
     joint = np.average(result.curve, axis=1, weights=result.sizes if several else None)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["step", result.metric, "disagreement", *names])
+    mark = ORACLE if is_oracle(result.curve) else ""
+    writer.writerow(["step", f"{result.metric}{mark}", "disagreement", *(f"{name}{mark}" for name in names)])
     for step, mean, apart, row in zip(result.steps, joint, result.disagreement, result.curve):
         writer.writerow([int(step), *(f"{value:.6g}" for value in (mean, apart, *row))])
     return text.getvalue()
@@ -125,12 +150,14 @@ def trace(result: Result) -> str:
 def pictures(result: Result) -> dict[str, Figure]:
     """The metric over rounds between floor and ceiling, and what each owner spent of its budget."""
     task, experiment = result.prepared.task, result.experiment
-    owners = f"{task.owners:,} owner{'s' * (task.owners > 1)}"
-    what = f"{Path(experiment.data).stem}: {owners}, {sum(task.sizes):,} records"
+    owners, records = many(task.owners, "owner"), counted(sum(task.sizes), task.unit.words)
+    what = f"{Path(experiment.data_name).stem}: {owners}, {records}"
     return {
         "metric": figures.metric_over_rounds(
-            figures.Curve(result.steps, result.curve, result.sizes, result.local_mean, result.central),
-            f"{result.metric} on {result.test_rows}",
+            figures.Curve(
+                result.steps, result.curve, result.sizes, result.local_mean, result.central, result.constant
+            ),
+            f"{result.metric_words} on {result.test_rows}",
             result.step,
             f"{what}, {experiment.protocol}",
         ),
@@ -144,7 +171,8 @@ def pictures(result: Result) -> dict[str, Figure]:
     }
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """The picture as a file holds it."""
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()

@@ -16,12 +16,12 @@ from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import OracleArray, oracle
 from coterie.experiments.settings import typed
-from coterie.experiments.training import Ready, Tell
+from coterie.experiments.training import Ready, Tell, consented
 from coterie.protocols import PROTOCOLS, Task, build
 from coterie.protocols.baselines import alone
+from coterie.protocols.mixing import mixing_of
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of every owner's budget
-SWEEPS = ("epsilon",)
 
 Look = Callable[[PyTree], tuple[np.ndarray, np.ndarray]]
 
@@ -31,14 +31,15 @@ def over_epsilon(experiment: Experiment, made: Ready, look: Look, tell: Tell) ->
 
     Settings that were left to the protocol are chosen anew for each budget, as a run with that budget would.
     """
-    settings = typed(experiment.protocol, PROTOCOLS[experiment.protocol].settings, experiment.settings)
+    settings = typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
     rows = []
     for done, factor in enumerate(FACTORS):
         tell("other budgets", done, len(FACTORS))
         task = replace(made.prepared.task, epsilon=tuple(factor * one for one in made.prepared.task.epsilon))
         program = build(experiment.protocol, task, settings, experiment.calibration)
-        mixer = made.mixer if program.aggregate is None else topologies.aggregate(program.aggregate)
+        _, mixer, consensus = mixing_of(task, program, experiment.gossip_steps)
         joint = simulate(program, made.prepared.shards, mixer, seed=experiment.seed, probe=look)
+        joint = consented(task, consensus, joint, look)
         local = simulate(
             alone(task), made.prepared.shards, topologies.identity(), seed=experiment.seed + 1, probe=look
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,24 +12,27 @@ import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
+from coterie.evaluation.held import divided, simulated
+from coterie.experiments.decisions import decision_of
 from coterie.experiments.experiment import Experiment
-from coterie.problems import datasets, features, penalties
+from coterie.experiments.measured import judge_of
+from coterie.problems import feature_steps, features
+from coterie.problems.datasets import Source
 from coterie.problems.features import FeatureMap
-from coterie.problems.holdings import to_shards
-from coterie.problems.losses import loss_for
-from coterie.problems.models import Model, linear, two_layer
-from coterie.problems.partition import Partition, partition
-from coterie.problems.penalties import Penalty
+from coterie.problems.holdings import Own, chosen, listed, to_shards, to_units
+from coterie.problems.losses import DEFAULTS, loss_for, suiting, weighted
+from coterie.problems.metrics import Judge
+from coterie.problems.models import MODELS
+from coterie.problems.partition import Partition
+from coterie.problems.penalties import PENALTIES
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.problems.table import Table
+from coterie.problems.whose import units_of
 from coterie.program import Holdings
 from coterie.protocols import Task
+from coterie.reports.markup import many
 from coterie.topologies import build as build_topology
-
-LOSSES = {"binary": "logistic", "multiclass": "softmax", "regression": "huber"}
-FILES = (".csv", ".parquet", ".npz")
-MODELS = ("linear", "two_layer")
-MOST_SEED = 2**32 - 2  # keys take 32 bits, and the baseline runs with the next seed
+from coterie.units import RECORD, Unit
 
 
 class Prepared(NamedTuple):
@@ -40,86 +44,124 @@ class Prepared(NamedTuple):
     shards: Holdings
     x_test: np.ndarray
     y_test: np.ndarray
+    features: FeatureMap
+    judge: Judge
+    # Of each owner, its rows, or where units are several records the rows of each of its units.
+    trained: Sequence[Own] = ()
+    held: Sequence[Own] | None = None  # kept out of training to evaluate on
+
+    @property
+    def tested(self) -> int:
+        """How many are tested on: public rows; else units, for how many records they have is private."""
+        if self.table.test_is_public or self.task.unit == RECORD:
+            return len(self.y_test)
+        return len(self.task.sizes) if self.table.whose is None else self.table.whose.tested
+
+    @property
+    def test_rows(self) -> str:
+        """What a metric is taken on, in words."""
+        if self.table.test_is_public:
+            return "public test rows"
+        return "held-out rows (oracle)" if self.task.unit == RECORD else "held-out units (oracle)"
+
+    def __repr__(self) -> str:
+        return f"<Prepared {self.table!r}, {len(self.partition.rows)} owners, features {self.features.name}>"
 
 
 def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     """Load, transform, partition and check; every problem with the input is reported here, before any work."""
-    _check.one_of("model", experiment.model, MODELS)
-    if not 0 <= experiment.seed <= MOST_SEED:
-        raise InputError(f"seed={experiment.seed}: must lie between 0 and {MOST_SEED}.")
-    table = _load(experiment, data_dir)
-    parts = partition(table, experiment.partition, experiment.owners, experiment.seed)
-    owners = len(parts.rows)
+    source = source_of(experiment)
+    table, unit = source.table(data_dir), source.privacy_unit
+    parts = source.divided(table, experiment.partition, experiment.owners, experiment.seed)
+    own: Sequence[Own] = parts.rows
+    if unit != RECORD:
+        own = [units_of(rows, table.whose, unit, (experiment.seed, at)) for at, rows in enumerate(own)]
+    trained, held = _divided(own, experiment, unit)
+    owners = len(trained)
     topology = build_topology(experiment.topology, owners, experiment.seed)
     mapped = feature_map(experiment, table)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
     problem = problem_of(experiment, table, x.shape[1])
+    judge = judge_of(experiment, table, problem.loss.name)
     task = Task(
         problem=problem,
-        sizes=tuple(len(rows) for rows in parts.rows),
+        sizes=tuple(map(len, trained)),
         clip_norm=clip_norm(problem, mapped),
         epsilon=budgets(experiment.epsilon, parts.names),
         delta=experiment.delta,
         topology=topology,
         params=problem.model.init(jax.random.key(experiment.seed)),
+        unit=unit,
+        owners_per_person=experiment.owners_per_person,
     )
-    return Prepared(table, parts, task, to_shards(x, table.y, parts), x_test, table.y_test)
+    parts = parts._replace(rows=tuple(listed(one)[0] for one in trained))
+    shards = to_shards(x, table.y, parts) if unit == RECORD else to_units(x, table.y, trained)
+    return Prepared(table, parts, task, shards, x_test, table.y_test, mapped, judge, trained, held)
 
 
-def _load(experiment: Experiment, data_dir: Path | None) -> Table:
-    data, bounds = experiment.data, experiment.bounds
-    if data in datasets.DATASETS:
-        return datasets.load(data, data_dir)
-    if data.startswith("openml:"):
-        return datasets.load_openml(data, experiment.owner_column, bounds)
-    if Path(data).suffix.lower() in FILES:
-        if experiment.target is None:
-            raise InputError(f"target=None: name the column of {data} that is to be learnt (--target).")
-        return datasets.load_file(data, experiment.target, experiment.owner_column, bounds=bounds)
-    known = ", ".join(sorted(datasets.DATASETS))
-    raise InputError(
-        f"data={data!r}: unknown. Name a CSV, Parquet or NPZ file, 'openml:NAME', or one of: {known}."
+def _divided(
+    own: Sequence[Own], experiment: Experiment, unit: Unit
+) -> tuple[Sequence[Own], Sequence[Own] | None]:
+    """What every owner trains on, and what it keeps out, units whole; None: it keeps out nothing."""
+    if not experiment.hold_out:
+        return own, None
+    drawn = [
+        divided(len(one), experiment.hold_out, simulated(experiment.seed, owner), unit.words)
+        for owner, one in enumerate(own)
+    ]
+    return (
+        [chosen(one, division.trained) for one, division in zip(own, drawn)],
+        [chosen(one, division.held) for one, division in zip(own, drawn)],
     )
+
+
+def source_of(experiment: Experiment) -> Source:
+    """Where its rows are, and what was said about them."""
+    return Source(**{name: getattr(experiment, name) for name in Source._fields})
 
 
 def feature_map(experiment: Experiment, table: Table) -> FeatureMap:
     """The experiment's map of records to features, made of what is public about the table."""
     declared = None
     if experiment.public_rows is not None:
-        _check.one_of("public_rows", experiment.public_rows, ("test",))
         if not table.test_is_public:
             raise InputError(
                 f"public_rows='test': the test rows of {table.name} are owners' records, not public."
             )
         declared = features.PublicRows(table.x_test, declared_by="the experiment")
-    bandwidth = _check.positive("bandwidth", experiment.bandwidth)
-    options = features.FeatureOptions(bandwidth=bandwidth, public_rows=declared)
-    default = "gradients,ball" if table.x.ndim > 2 else "ball"
-    return features.pipeline(experiment.features or default, table, options)
+    options = feature_steps.FeatureOptions(bandwidth=experiment.bandwidth, public_rows=declared)
+    if table.x.ndim == 2:
+        return feature_steps.pipeline(experiment.features or "ball", table, options)
+    return _of_images(experiment.features or "gradients,ball", table, options)
+
+
+def _of_images(names: str, table: Table, options: feature_steps.FeatureOptions) -> FeatureMap:
+    """Values go from their declared range to [0, 1] first, as those of known data sets are: one's own may be bytes."""
+    unit = np.array([[0.0, 1.0]])
+    if np.array_equal(table.bounds, unit):
+        return feature_steps.pipeline(names, table, options)
+    first = features.scale_by_bounds(table.bounds, low=0.0)
+    return features.compose(first, feature_steps.pipeline(names, replace(table, bounds=unit), options))
 
 
 def problem_of(experiment: Experiment, table: Table, dim: int) -> Problem:
     """Model, loss and penalty of the experiment, for records of `dim` features."""
-    loss = loss_for(experiment.loss or LOSSES[table.task], len(table.classes))
-    penalty = _penalty(experiment)
-    model: Model = linear(dim, loss.outputs)
+    loss = loss_for(experiment.loss or DEFAULTS[table.task], len(table.classes))
+    if table.task not in loss.tasks:
+        raise InputError(
+            f"loss={loss.name!r}: {table.target!r} is a {table.task} target, of which its scores say nothing. "
+            f"Choose one of: {', '.join(suiting(table.task))}."
+        )
+    weights = decision_of(experiment, table, loss.name).weights
+    if weights != (1.0, 1.0):
+        loss = weighted(loss, *weights)
+    penalty = PENALTIES[_check.one_of("penalty", experiment.penalty, PENALTIES)](
+        experiment.strength, experiment.l1, experiment.radius
+    )
+    sizes = {"dim": dim, "outputs": loss.outputs}
     if experiment.model == "two_layer":
-        model = two_layer(dim, _check.count("hidden", experiment.hidden), loss.outputs)
-    parts = experiment.microbatch
-    return Problem(model, loss, penalty, None if parts is None else _check.count("microbatch", parts))
-
-
-def _penalty(experiment: Experiment) -> Penalty:
-    strength = _check.not_negative("strength", experiment.strength)
-    choices: dict[str, Callable[[], Penalty]] = {
-        "none": penalties.none,
-        "l2": lambda: penalties.l2(strength),
-        "elastic_net": lambda: penalties.elastic_net(_check.not_negative("l1", experiment.l1), strength),
-        "ball": lambda: penalties.ball(_check.positive("radius", experiment.radius), strength),
-        "box": lambda: penalties.box(_check.positive("radius", experiment.radius), strength),
-        "sine": penalties.sine,
-    }
-    return choices[_check.one_of("penalty", experiment.penalty, choices)]()
+        sizes["hidden"] = experiment.hidden
+    return Problem(MODELS.find(experiment.model)(**sizes), loss, penalty, experiment.microbatch)
 
 
 def clip_norm(problem: Problem, mapped: FeatureMap) -> float:
@@ -139,7 +181,7 @@ def budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...
         return epsilon * len(names)
     if len(epsilon) != len(names):
         raise InputError(
-            f"epsilon: {len(epsilon)} budgets for {len(names)} owners. Give one for all, or one each."
+            f"epsilon: {len(epsilon)} budgets for {many(len(names), 'owner')}. Give one for all, or one each."
         )
     return epsilon
 

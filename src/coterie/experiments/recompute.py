@@ -6,13 +6,20 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
-from coterie.accounting import Certificate, recompute
+from coterie._rounding import upper
+from coterie.accounting import Certificate, certify, recompute
+from coterie.accounting.persons import of_events
 from coterie.errors import InputError
+from coterie.experiments.settings import fit
+from coterie.model.format import SUFFIX, read, unpack
+from coterie.reports.promise import promise
+from coterie.reports.statement import KEPT, Facts, statement
+from coterie.units import at_owners, told_owners
 
 _SAME = 1e-6  # relative: what two machines' rounding may differ by
-_WORDS = ("accountant", "unit", "warnings")
+_WORDS = ("accountant", "warnings")
 
 
 class Check(NamedTuple):
@@ -34,27 +41,53 @@ def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
 
 
 def check(path: Path) -> list[Check]:
-    """Recompute every certificate of a run's result.json, or the one that a file holds.
+    """Recompute every certificate of a run's folder, of its result.json or of a model, or the one that a file holds.
 
     Guarantee: no number of the file is trusted but the events' own; each is compared with what they cost, and the
-    run's summary with the certificates.
+    run's summary, its warnings, the privacy statement and the promise in words with what follows from the certificates.
     """
-    obj = _read(path)
+    return check_result(_read(path), f"from={str(path)!r}")
+
+
+def check_result(obj: dict[str, Any], source: str) -> list[Check]:
+    """The same for a result that was read already; errors name its `source`."""
     if "event" in obj:
         return [_checked(obj, None)]
     privacy = obj.get("privacy")
     written = privacy.get("certificates") if isinstance(privacy, dict) else None
     if not isinstance(written, list) or not all(isinstance(one, dict) for one in written) or not written:
-        raise InputError(f"from={str(path)!r}: holds no certificates. Give a run's result.json.")
+        raise InputError(f"{source}: holds no certificates. Give a run's result.json.")
     checks = [_checked(one, _indices(one.get("owners"))) for one in written]
-    return [*checks[:-1], checks[-1]._replace(problems=(*checks[-1].problems, *_summary(privacy, checks)))]
+    more = (*_summary(privacy, checks), *_words_follow(obj, written, checks))
+    return [*checks[:-1], checks[-1]._replace(problems=(*checks[-1].problems, *more))]
+
+
+def of_group(certificate: Certificate, group: int) -> Certificate:
+    """What the same releases mean for so many records of one person, wherever among the owner's they are.
+
+    Guarantee: as `certify` with `group`; the accountant's name says which bound it is.
+    """
+    return certify(
+        certificate.event,
+        delta=certificate.delta,
+        relation=certificate.relation,
+        view=certificate.view,
+        size=certificate.size,
+        group=group,
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if path.name.endswith(SUFFIX):
+        said = unpack(*read(path)).description
+        return said | {name: said["training"].get(name) for name in ("sizes", "calibration", "engine")}
+    path = path / "result.json" if path.is_dir() else path
     try:
         obj = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except OSError as error:
-        raise InputError(f"from={str(path)!r}: cannot be read ({error.strerror}).") from error
+        raise InputError(
+            f"from={str(path)!r}: cannot be read ({error.strerror}). Give a run's folder."
+        ) from error
     except ValueError as error:
         raise InputError(f"from={str(path)!r}: is not JSON. Give a run's result.json.") from error
     if not isinstance(obj, dict):
@@ -81,6 +114,12 @@ def _checked(written: dict[str, Any], owners: list[int] | None) -> Check:
         for name in _WORDS
         if written.get(name) != again[name]
     ]
+    if bool(written.get("reason")) != bool(
+        found.reason
+    ):  # which one is the plan's own word; that there is one is not
+        problems.append(
+            f"reason is {written.get('reason')!r} in the file of a certificate of ε = {upper(found.epsilon)}"
+        )
     return Check(owners, written.get("epsilon"), found, tuple(problems))
 
 
@@ -90,6 +129,7 @@ def _recomputed(written: dict[str, Any]) -> Certificate:
     fits = {
         "delta": math.isfinite(_number(written.get("delta"))),
         "relation": isinstance(written.get("relation"), str),
+        "unit": isinstance(written.get("unit"), str),
         "view": isinstance(written.get("view"), str),
         "size": size is None or (type(size) is int and size > 0),
     }
@@ -120,6 +160,130 @@ def _summary(privacy: Any, checks: list[Check]) -> list[str]:
         for one in checks[:1]
         if privacy.get(name) != getattr(one.found, name)
     ]
+
+
+def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: list[Check]) -> list[str]:
+    """Whether what people read follows from the certificates, whose own numbers were compared above."""
+    by_owner = {owner: kept for one, kept in zip(checks, written) for owner in one.owners or ()}
+    in_order = [by_owner[owner] for owner in sorted(by_owner)] or written
+    worst = max(in_order, key=lambda one: _number(one.get("epsilon")))
+    problems = _worst_is_named(obj["privacy"], worst) + _warned(obj["privacy"], checks)
+    sizes = [one.get("size") for one in in_order]
+    if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
+        problems.append("sizes are not the certificates'")
+    return problems + _together(obj["privacy"]) + _person(obj["privacy"], checks) + _stated(obj, worst)
+
+
+def _together(privacy: dict[str, Any]) -> list[str]:
+    """Whether the number against all other owners together is what its own event costs."""
+    facts = privacy.get("facts")
+    written = facts.get("all_others") if isinstance(facts, dict) else None
+    if not isinstance(written, dict):
+        return []
+    problems = [f"against all others: {problem}" for problem in _checked(written, None).problems]
+    stated = privacy.get("all_others_epsilon", written.get("epsilon"))
+    if not _same(stated, written.get("epsilon")):
+        problems.append(f"all_others_epsilon is {stated!r} in the summary and not its certificate's")
+    return problems
+
+
+def _person(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
+    """Whether the number for a person at several owners is what its own event costs, and follows from the owners'.
+
+    Owners with noise of their own compose, so that it is derived again from their certificates. Where they share noise,
+    it follows from the plan, which a result does not hold: then no owner's may be above it.
+    """
+    facts, events = privacy.get("facts"), [one.found.event for one in checks for _ in one.owners or ()]
+    if not isinstance(facts, dict) or len(events) < 2:
+        return []
+    written, owners = facts.get("person"), facts.get("owners_per_person")
+    if not isinstance(written, dict) or type(owners) is not int or not 1 <= owners <= len(events):
+        return ["the facts lack the certificate for a person whom several owners know"]
+    again, unit = _checked(written, None), at_owners(checks[0].found.unit, told_owners(owners))
+    problems = [f"a person at several owners: {problem}" for problem in again.problems]
+    for name, stated in (("person_epsilon", written.get("epsilon")), ("owners_per_person", owners)):
+        if privacy.get(name, stated) != stated:
+            problems.append(f"{name} is {privacy[name]!r} in the summary and {stated!r} in the facts")
+    for name, due in [(name, getattr(checks[0].found, name)) for name in ("delta", "relation", "view")] + [
+        ("unit", unit)
+    ]:
+        if getattr(again.found, name) != due:
+            problems.append(
+                f"{name} of a person at several owners is {getattr(again.found, name)!r} and not {due!r}"
+            )
+    many = told_owners(owners) if facts.get("own_noise") is True else 1
+    least = of_events(
+        events, many, checks[0].found.delta, again.found.relation, again.found.view, unit
+    ).epsilon
+    if not (again.found.epsilon >= least or _same(again.found.epsilon, least)):
+        problems.append(
+            f"a person at several owners has {written.get('epsilon')!r} in the file and {least!r} by the owners'"
+        )
+    return problems
+
+
+def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]:
+    return [
+        f"{name} is {privacy.get(name)!r} in the summary and {worst.get(name)!r} in the largest certificate"
+        for name in ("accountant", "reason")
+        if privacy.get(name) != worst.get(name)
+    ]
+
+
+def _warned(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
+    """More may stand there, of what no certificate covers; nothing may be left out."""
+    due = {warning for one in checks for warning in one.found.warnings}
+    missing = sorted(due - set(_texts(privacy.get("warnings"))))
+    return [f"warnings leave out {missing[0]!r}"] if missing else []
+
+
+def _stated(obj: dict[str, Any], worst: dict[str, Any]) -> list[str]:
+    """The statement and the promise, derived again."""
+    try:
+        facts = _facts(obj, obj["privacy"], worst)
+    except InputError as error:
+        return [f"the privacy statement cannot be derived again: {str(error).rstrip('.')}"]
+    derived = {"privacy statement": ("statement", statement), "promise": ("promise", promise)}
+    return [
+        problem
+        for what, (key, words) in derived.items()
+        for problem in _differs(what, obj["privacy"].get(key), words(facts))
+    ]
+
+
+def _differs(what: str, stated: Any, derived: list[str]) -> list[str]:
+    if stated == derived:
+        return []
+    strange = [line for line in _texts(stated) if line not in derived]
+    which = f"it says {strange[0]!r}" if strange else "a part of it is missing"
+    return [f"the {what} is not what follows from the certificates: {which.rstrip('.')}"]
+
+
+def _texts(value: Any) -> list[str]:
+    """A list of texts; none of anything else."""
+    return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
+
+
+def _facts(obj: dict[str, Any], privacy: dict[str, Any], worst: dict[str, Any]) -> Facts:
+    """The statement's facts: of the largest certificate, of the result, and those that are kept for it alone."""
+    kept = privacy.get("facts")
+    if not isinstance(kept, dict) or set(kept) != set(KEPT):
+        raise InputError("privacy.facts is not as this version writes it")
+    if (kept["colluding"] is None) != (kept["all_others"] is None):
+        raise InputError("privacy.facts lack the certificate against all other owners together")
+    given = kept | {
+        name: worst.get(name) for name in ("delta", "relation", "unit", "view", "accountant", "reason")
+    }
+    given |= {
+        "sizes": obj.get("sizes") or (),
+        "calibration": obj.get("calibration"),
+        "engine": obj.get("engine"),
+    }
+    hints = get_type_hints(Facts)
+    return Facts(
+        epsilon=_number(worst.get("epsilon")),
+        **{name: fit(f"privacy.{name}", value, hints[name]) for name, value in given.items()},
+    )
 
 
 def _same(written: Any, found: Any) -> bool:

@@ -7,20 +7,23 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from coterie import _check, topologies
+from coterie import topologies
 from coterie._types import PyTree
 from coterie.engines import processes
 from coterie.engines.simulate import simulate
 from coterie.engines.spmd import spmd
+from coterie.evaluation.selection import offering
+from coterie.experiments import evaluating
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.experiments.settings import typed
 from coterie.program import Program, Rounds, Trace
-from coterie.protocols import PROTOCOLS, build
+from coterie.protocols import PROTOCOLS, Task
+from coterie.protocols.mixing import agreed, mixing_of
 
-ENGINES = ("simulate", "spmd")
 POINTS = 25  # how often a run looks at its metric, where looking is cheap
 LOOKED = 1 << 30  # at most about so many scores of test rows in all looks together
 
@@ -41,25 +44,20 @@ class Ready(NamedTuple):
     program: Program
     gossip_steps: int
     mixer: topologies.Mixer
+    consensus: int  # gossip steps over owners' models after the last round
 
 
 def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     """Load the data, build the protocol, choose the gossip."""
-    _check.one_of("engine", experiment.engine, ENGINES)
-    known = PROTOCOLS[_check.one_of("protocol", experiment.protocol, PROTOCOLS)].settings
+    known = PROTOCOLS.find(experiment.protocol).settings
     settings = typed(experiment.protocol, known, experiment.settings)
     tell("loading data", 0, 0)
     prepared = prepare(experiment, data_dir)
     task = prepared.task
     tell("choosing noise", 0, 0)
-    program = build(experiment.protocol, task, settings, experiment.calibration)
-    gossip = experiment.gossip_steps
-    if gossip is None:
-        gossip = topologies.gossip_steps_for(task.topology)
-    mixer = topologies.mixer(task.topology, gossip)
-    if program.aggregate is not None:
-        gossip, mixer = 1, topologies.aggregate(program.aggregate)
-    return Ready(prepared, program, gossip, mixer)
+    held = None if prepared.held is None else tuple(map(len, prepared.held))
+    program = evaluating.built(experiment, prepared.table, task, settings, held)
+    return Ready(prepared, program, *mixing_of(task, program, experiment.gossip_steps))
 
 
 def train(
@@ -77,17 +75,31 @@ def train(
     if experiment.engine == "spmd":
         keep, resume = keeping or (None, False)
         engine = partial(spmd, keep=keep, resume=resume, settings=experiment.to_toml())
+    program = made.program
+    probe = look if program.plan.selection is None else evaluating.first(look)
     trace = engine(
-        made.program,
+        offering(program, made.prepared.task.problem),
         made.prepared.shards,
         made.mixer,
         seed=experiment.seed,
         every=max(1, total // _points(made)),
-        probe=look,
+        probe=probe,
         progress=partial(tell, "training"),
     )
     processes.leave()  # what follows is for the first process alone
-    return trace
+    return consented(made.prepared.task, made.consensus, trace, probe)
+
+
+def consented(task: Task, steps: int, trace: Trace, look: Callable[[PyTree], PyTree]) -> Trace:
+    """Owners' models after so many steps of a last agreement, and what is seen of them in place of the last look."""
+    if not steps:
+        return trace
+    model = agreed(task.topology, steps, trace.model)
+    seen = look(model)
+    probes = jax.tree.map(
+        lambda all_, last: np.concatenate([all_[:-1], np.asarray(last)[None]]), trace.probes, seen
+    )
+    return trace._replace(model=model, probes=probes)
 
 
 def _points(made: Ready) -> int:

@@ -1,7 +1,7 @@
-"""The claims table: five papers at their published settings, or at any others. Imports no JAX.
+"""The claims table: five papers at their published settings, or at any others.
 
-Each module states one paper: its noise formula, and what is really released as a `DpEvent`. The protocols compute the
-same from their plans, for the noise that a run adds; a test holds the two together.
+Each module states one paper: what may be set, what was published, and why claimed and certified differ. Noise, and what
+is really released, come from the protocols' own plans as published, so that the table is about what a run executes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.claims import adad2p_2023, farokhi_2020, jin_2020, kang_2021, liu_2022
 from coterie.experiments.claims.row import Family, Row, row_of
@@ -47,8 +48,10 @@ def named(paper: str | None) -> list[Family]:
     """The families of a paper or protocol; all of them for None."""
     found = [family for family in FAMILIES if paper in (None, family.paper, family.protocol)]
     if not found:
-        names = ", ".join([*PAPERS, *(family.protocol for family in FAMILIES)])
-        raise InputError(f"paper={paper!r}: unknown. Choose one of: {names}.")
+        names = [*PAPERS, *(family.protocol for family in FAMILIES)]
+        raise InputError(
+            f"paper={paper!r}: unknown. Choose one of: {', '.join(names)}.{_check.meant(paper, names)}"
+        )
     return found
 
 

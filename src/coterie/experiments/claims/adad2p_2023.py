@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from coterie import _check
-from coterie.experiments.claims.row import Case, Family, one_record_a_step
+from coterie.experiments.claims.row import Case, Family, Modelled, published, sampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,38 +23,25 @@ class Steps:
 
 def steps(settings: Steps) -> Case:
     """Clipped gradients have a cost; a scale that is itself private has none that is finite."""
-    import dp_accounting as dp
-
     sigma = _check.positive("sigma", settings.sigma)
     delta = _check.probability("delta", settings.delta)
-    event = one_record_a_step(sigma, settings.records, settings.steps, settings.sampling)
-    flaw = _flaw(settings)
-    # Proposition 2 solved for ε: σ = c₂ √(K ln(1/δ)) / (Jε), stated for ε < c₁ K/J² and unknown c₁, c₂.
-    factor = math.sqrt(settings.steps * math.log(1 / delta)) / (settings.records * sigma)
-    limit = settings.steps / settings.records**2
+    records, steps = _check.count("records", settings.records), _check.count("steps", settings.steps)
+    options = {"policy": settings.policy, "sigma": sigma, "rounds": steps}
+    program = published("push_sum", (records,) * 2, options, Modelled(), (1.0, delta))
+    flaw = program.plan.flaw
     return Case(
-        epsilon=None,
+        epsilon=program.claim.epsilon,
         claimed_view="public transcript",
         claimed_delta=delta,
-        source="AdaD²P, Proposition 2",
-        note=f"ε = c₂ × {factor:.3g}, for ε < c₁ × {limit:.2g} only; neither constant is stated",
-        event=dp.NonPrivateDpEvent() if flaw else event,
+        source=program.claim.source,
+        note=program.claim.note,
+        event=sampled(program.plan, settings.sampling),
         delta=delta,
-        size=settings.records,
+        size=records,
         flaw=flaw,
         reason=flaw
         or f"a drawn record moves the gradient by 2C, {2 / sigma:,.3g} times the noise; no ε is stated",
     )
-
-
-def _flaw(settings: Steps) -> str:
-    if settings.policy == "constant":
-        return "G is the largest norm seen in non-private runs, uncharged; no gradient is clipped to it"
-    if settings.policy == "adaptive":
-        # A record whose gradient is zero gets no noise; its neighbour shows as soon as it is drawn once.
-        drawn = 1 - (1 - 1 / settings.records) ** settings.steps
-        return f"the variance is the private gradient's own: no finite ε for any δ < 1 − (1 − 1/J)^K = {drawn:.2g}"
-    return ""
 
 
 CIFAR, MNIST = (

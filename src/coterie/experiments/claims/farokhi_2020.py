@@ -5,12 +5,13 @@ An owner of n records answers with its mean gradient plus Laplace noise of scale
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family
+from coterie.experiments.claims.row import Case, Family, Modelled, published
+
+DELTA, STRENGTH = 1e-6, 1e-5  # a task has both; the published noise reads neither
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +31,19 @@ def answers(settings: Answers) -> Case:
     Sensitivity: p numbers of 2-norm Ξ have a 1-norm of at most √p Ξ, attained when all are equal. Replacing a
     record moves the sum of gradients by twice that; the noise on the sum is 2ΞT/ε.
     """
-    import dp_accounting as dp
-
     epsilon = _check.positive("epsilon", settings.epsilon)
     features, horizon = _check.count("features", settings.features), _check.count("horizon", settings.horizon)
     given = _check.count("answers", settings.answers)
     if given > horizon:
         raise InputError(f"answers={given}: must be <= horizon={horizon}. Raise horizon, or ask less.")
-    noise = 2 * horizon / (epsilon * math.sqrt(features))
+    problem = Modelled(features=features, strength=STRENGTH)
+    program = published("async_learner", (1,), {"ticks": horizon}, problem, (epsilon, DELTA))
     return Case(
         epsilon=epsilon,
         claimed_view="public transcript",
         claimed_delta=0.0,
-        source="Farokhi, Wu, Smith & Kaafar 2020, Theorem 1",
-        event=dp.SelfComposedDpEvent(dp.LaplaceDpEvent(noise), given),
+        source=program.claim.source,
+        event=replace(program.plan, releases=(given,)).event(0),
         delta=settings.delta and _check.probability("delta", settings.delta),
         reason=_why(given, horizon),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family, classical
+from coterie.experiments.claims.row import Case, Family, Modelled, published
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -37,19 +37,16 @@ def walk(settings: Walk) -> Case:
     Sensitivity: a record's gradient in one model is at most 1 long, so replacing it moves that model's sum by 2.
     The paper's L = 1 + λR = 2 (R = 1/λ) of the strongly convex case adds the penalty's, which holds no record.
     """
-    import dp_accounting as dp
-
     epsilon, delta = _check.positive("epsilon", settings.epsilon), _check.probability("delta", settings.delta)
     classes = _check.count("classes", settings.classes)
-    lipschitz = 2.0 if settings.strongly_convex else 1.0
-    noise = classical(delta) * 2 * lipschitz / epsilon
+    problem = Modelled(classes=classes, strength=STRENGTH if settings.strongly_convex else 0.0)
     return Case(
         epsilon=epsilon,
         claimed_view="public transcript",
         claimed_delta=delta,
         source="Jin, He & Dai, Theorem 2",
         note="" if epsilon < 1 else "outside the range ε < 1 of the paper's Theorem 1",
-        event=dp.SelfComposedDpEvent(dp.GaussianDpEvent(noise), classes),
+        event=published("wor_sgd", (1,), {}, problem, (epsilon, delta)).plan.event(0),
         delta=delta,
         reason=_why(classes, settings.strongly_convex),
     )
@@ -87,8 +84,6 @@ def choices(settings: Choices) -> Case:
     Sensitivity: a record of the first batch may turn every later greedy choice, through w^L and the network. So
     each is charged as randomised response: one of two answers at odds of (1 − p/2) to p/2.
     """
-    import dp_accounting as dp
-
     expansive = settings.strongly_convex  # steps too large for Lemma 5
     return Case(
         epsilon=_check.positive("epsilon", settings.epsilon),
@@ -96,7 +91,7 @@ def choices(settings: Choices) -> Case:
         claimed_delta=DELTA,
         source="Jin, He & Dai, Theorem 5",
         note="says nothing of the choices",
-        event=dp.NonPrivateDpEvent() if expansive else _answers(settings),
+        event=_expansive_steps() if expansive else _answers(settings),
         delta=settings.delta and _check.probability("delta", settings.delta),
         view="public transcript" if expansive else "the visible choices alone",
         flaw=_EXPANSIVE if expansive else "",
@@ -104,16 +99,19 @@ def choices(settings: Choices) -> Case:
     )
 
 
+def _expansive_steps() -> DpEvent:
+    strongly = Modelled(strength=STRENGTH)
+    return published("deep_q", (1, 1), {"policy": "q"}, strongly, (1.0, DELTA)).plan.event(0)
+
+
 def _answers(settings: Choices) -> DpEvent:
-    import dp_accounting as dp
+    from coterie.protocols.deep_q import choices_event
 
     count, annealed = _check.count("choices", settings.choices), _check.count("annealed", settings.annealed)
     models, least = _check.count("models", settings.models), settings.least
     if not 0 <= least <= 1:
         raise InputError(f"least={least}: must lie between 0 and 1. Give the lowest exploration probability.")
-    explore = [max(least, 1 - (1 - least) * turn / annealed) for turn in range(count)]
-    answers: list[DpEvent] = [dp.RandomizedResponseDpEvent(p, 2) for p in explore]
-    return dp.SelfComposedDpEvent(dp.ComposedDpEvent(answers), models)
+    return choices_event(count, models, annealed, least)
 
 
 _VISIBLE = "everybody sees choices made from private losses; the theorem charges the models alone"

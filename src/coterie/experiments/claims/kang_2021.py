@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coterie import _check
-from coterie.accounting import calibrate
 from coterie.errors import InputError
 from coterie.experiments.claims.row import Case, Family
 
@@ -35,18 +34,19 @@ def parties(settings: Parties) -> Case:
     """
     import dp_accounting as dp
 
+    from coterie.protocols.weighted_erm import published_multipliers
+
     epsilon, delta = _check.positive("epsilon", settings.epsilon), _check.probability("delta", settings.delta)
     shares = _shares(_check.count("parties", settings.parties), settings.unevenness)
     own = settings.model == "own"
-    left = min(shares) if own else math.sqrt(math.fsum(share**2 for share in shares))
-    central = calibrate(dp.GaussianDpEvent, epsilon=epsilon, delta=delta)
+    noise = published_multipliers(shares, epsilon, delta)
     return Case(
         epsilon=epsilon / min(shares) if own else epsilon,
         claimed_view="a party's own model" if own else "final model",
         claimed_delta=delta,
         source=f"Kang, Liu, Niu & Wang 2021, Theorem {2 if own else 1}",
         note="c is unpublished: the one that makes the claim exact for one party",
-        event=dp.GaussianDpEvent(central * left),
+        event=dp.GaussianDpEvent(noise.own if own else noise.final),
         delta=delta,
         view="a party's own steps" if own else "final model, linear loss",
         reason=_why(settings.parties, own),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from coterie import _check
-from coterie.experiments.claims.row import Case, Family, one_record_a_step
+from coterie.experiments.claims.row import Case, Family, Modelled, published, sampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +25,14 @@ def steps(settings: Steps) -> Case:
     epsilon, delta = _check.positive("epsilon", settings.epsilon), _check.probability("delta", settings.delta)
     records = _check.count("records", settings.records)
     total = _check.count("epochs × records", round(_check.positive("epochs", settings.epochs) * records))
-    noise = math.sqrt(12 * total * math.log(1 / delta)) / (records * epsilon)
-    covered = epsilon <= 1 and delta <= 1 / 3
+    program = published("dual_averaging", (records,) * 2, {"rounds": total}, Modelled(), (epsilon, delta))
     return Case(
         epsilon=epsilon,
         claimed_view="public transcript",
         claimed_delta=delta,
-        source="Liu, Johansson & Shi 2022, Theorem 1",
-        note="" if covered else "outside the theorem's range ε ≤ 1, δ ≤ 1/3",
-        event=one_record_a_step(noise, records, total, settings.sampling),
+        source=program.claim.source,
+        note=program.claim.note,
+        event=sampled(program.plan, settings.sampling),
         delta=delta,
         size=records,
         reason="the proof divides by q the 2L by which a drawn record moves a step: no sensitivity",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie import _check
 from coterie.accounting import Certificate, Claim, certify
+from coterie.relations import REPLACE_ONE, UNIT
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-# Below every accountant's resolution, so that what certifies is the sum of the largest losses: pure privacy.
-PURE = 1e-300
+    from coterie.mechanisms import ReleasePlan
+    from coterie.program import Program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +55,6 @@ class Row:
     reason: str
 
     @property
-    def delta(self) -> float:
-        """The certificate's δ; a sum of largest losses holds without any."""
-        return 0.0 if self.certificate.delta == PURE else self.certificate.delta
-
-    @property
     def broken(self) -> bool:
         """Whether more is certified than the theorem claims; a claim without a number cannot be."""
         claimed = self.claim.epsilon
@@ -74,7 +68,7 @@ class Row:
             "setting": self.setting,
             "claimed": self.claim.to_json()["epsilon"],
             "certified": self.certificate.to_json()["epsilon"],
-            "delta": self.delta,
+            "delta": self.certificate.delta,
             "relation": self.certificate.relation,
             "view": self.certificate.view,
             "accountant": self.certificate.accountant,
@@ -92,7 +86,7 @@ def row_of(family: Family, settings: Any) -> Row:
     claim enters it.
     """
     case = family.judge(settings)
-    found = certify(case.event, delta=case.delta or PURE, view=case.view, size=case.size)
+    found = certify(case.event, delta=case.delta, view=case.view, size=case.size)
     return Row(
         paper=family.paper,
         protocol=family.protocol,
@@ -100,8 +94,8 @@ def row_of(family: Family, settings: Any) -> Row:
         claim=Claim(
             epsilon=case.epsilon,
             delta=case.claimed_delta,
-            relation="replace_one",
-            unit="record",
+            relation=REPLACE_ONE,
+            unit=UNIT,
             view=case.claimed_view,
             source=case.source,
             note=case.note,
@@ -111,26 +105,47 @@ def row_of(family: Family, settings: Any) -> Row:
     )
 
 
-def one_record_a_step(noise_multiplier: float, records: int, steps: int, sampling: str) -> DpEvent:
-    """One of an owner's records in each step: exactly one, or one on average (Poisson).
+class Modelled(NamedTuple):
+    """What a published algorithm is run on; records have norm one."""
 
-    Sensitivity: noise is relative to the bound C on one record's gradient. Replacing the record moves a step that
-    draws it by up to 2C, and no other step; certifying under replace-one charges that 2C.
-    """
-    import dp_accounting as dp
+    features: int = 1
+    classes: int = 1  # above 1: one-vs-all models
+    strength: float = 0.0  # λ
 
-    _check.count("records", records)
-    _check.count("steps", steps)
-    release = dp.GaussianDpEvent(_check.positive("noise", noise_multiplier))
+
+def published(
+    protocol: str,
+    sizes: tuple[int, ...],
+    options: dict[str, Any],
+    problem: Modelled,
+    budget: tuple[float, float],
+) -> Program:
+    """The protocol as published, for owners of these sizes and the stated (ε, δ): its plan says what is released."""
+    import jax.numpy as jnp
+
+    from coterie.problems import losses, models, penalties
+    from coterie.problems.problem import Problem
+    from coterie.protocols import Task, build
+    from coterie.topologies import build as build_topology
+
+    loss = losses.logistic() if problem.classes == 1 else losses.one_vs_all(problem.classes)
+    penalty = penalties.l2(problem.strength) if problem.strength else penalties.none()
+    task = Task(
+        problem=Problem(models.linear(problem.features, loss.outputs), loss, penalty),
+        sizes=sizes,
+        clip_norm=loss.lipschitz,
+        epsilon=(budget[0],) * len(sizes),
+        delta=budget[1],
+        topology=build_topology("complete", len(sizes)),
+        params=jnp.zeros((problem.features, loss.outputs)),
+    )
+    return build(protocol, task, options, "paper")
+
+
+def sampled(plan: ReleasePlan, sampling: str) -> DpEvent:
+    """What the first owner is charged: a record in each step as planned, or one on average (Poisson)."""
+    from coterie.mechanisms import Poisson
+
     if sampling == "poisson":
-        return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(1 / records, release), steps)
-    return dp.SelfComposedDpEvent(dp.SampledWithoutReplacementDpEvent(records, 1, release), steps)
-
-
-def classical(delta: float) -> float:
-    """√(2 ln(1.25/δ)): the textbook's noise over sensitivity at ε = 1.
-
-    >>> round(classical(1 / 60_000**2), 2)
-    6.67
-    """
-    return math.sqrt(2 * math.log(1.25 / delta))
+        plan = replace(plan, sampler=Poisson(1 / plan.sizes[0], plan.sizes[0]))
+    return plan.event(0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
+from coterie._rounding import upper
 from coterie.experiments.claims import named
 from coterie.experiments.claims.row import Row
 
 COMMAND = "coterie certify --docs docs"
-_SETTING = 54  # columns for what was set
+_SETTING = 54  # columns for what was set, where there are 100
+_LEAST = 26  # with fewer than these for it, the numbers stand below
+_NUMBERS = 43  # columns for the rest of a line
 
 _HEAD = f"""<!-- Written by `{COMMAND}`. Do not edit: a test compares this page with what the command writes. -->
 # What five papers claim, and what can be certified
@@ -27,17 +29,17 @@ Why each claim fails, with a counterexample to run and the repair: [what-the-pap
 """
 
 
-def number(epsilon: float | None) -> str:
-    """ε as people read it.
-
-    >>> [number(value) for value in (None, 0.84992, 12.6008, 11157.05, math.inf)]
-    ['none stated', '0.85', '12.6', '11,157', '∞']
-    """
+def claimed(row: Row) -> str:
+    """The paper's ε, to the nearest digit."""
+    epsilon = row.claim.epsilon
     if epsilon is None:
         return "none stated"
-    if math.isinf(epsilon):
-        return "∞"
     return f"{epsilon:,.0f}" if epsilon >= 1000 else f"{epsilon:.3g}"
+
+
+def certified(row: Row) -> str:
+    """What is certified, rounded up as everywhere."""
+    return upper(row.certificate.epsilon)
 
 
 def setting(row: Row, keys: Collection[str] | None = None) -> str:
@@ -80,13 +82,15 @@ def blocks(rows: list[Row], width: int) -> Iterator[tuple[str, tuple[int, int] |
     for heading, found in groups(rows):
         shared = {key for key in found[0].setting if len({row.setting[key] for row in found}) == 1}
         shared = shared if len(found) > 1 else set()
-        yield heading, None
+        yield from ((line, None) for line in textwrap.wrap(heading, width))
         yield from _plain(setting(found[0], shared), width)
-        yield f"  {'setting':<{_SETTING}}{'claimed':>12}{'certified':>11}  accountant", None
+        room = min(_SETTING, width - _NUMBERS)
+        if room >= _LEAST:
+            yield f"  {'setting':<{room}}{'claimed':>12}{'certified':>11}  accountant", None
         views = dict.fromkeys(map(_certified_for, found))
         for (reason, view), alike in groupby(found, lambda row: (row.reason, _certified_for(row))):
             for row in alike:
-                yield from _line(row, set(row.setting) - shared)
+                yield from (_line if room >= _LEAST else _stacked)(row, set(row.setting) - shared, room)
             yield from _plain(f"  why: {reason}", width)
             if len(views) > 1:
                 yield from _plain(f"  certified for {view}", width)
@@ -97,15 +101,24 @@ def blocks(rows: list[Row], width: int) -> Iterator[tuple[str, tuple[int, int] |
         yield "", None
 
 
-def _line(row: Row, keys: Collection[str]) -> Iterator[tuple[str, tuple[int, int] | None]]:
-    first, *rest = textwrap.wrap(setting(row, keys), _SETTING) or [""]
-    lead = f"  {first:<{_SETTING}}{number(row.claim.epsilon):>12}{number(row.certificate.epsilon):>11}"
+def _line(row: Row, keys: Collection[str], room: int) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    first, *rest = textwrap.wrap(setting(row, keys), room) or [""]
+    lead = f"  {first:<{room}}{claimed(row):>12}{certified(row):>11}"
     yield f"{lead}  {row.certificate.accountant}", (len(lead) - 11, len(lead)) if row.broken else None
     yield from ((f"  {more}", None) for more in rest)
 
 
+def _stacked(row: Row, keys: Collection[str], room: int) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    """For narrow terminals: what was set, and the numbers below it."""
+    yield from _plain(setting(row, keys), room + _NUMBERS)
+    lead = f"    claimed {claimed(row)}, certified "
+    end = len(lead) + len(certified(row))
+    yield f"{lead}{certified(row)}", (len(lead), end) if row.broken else None
+    yield f"    by {row.certificate.accountant}", None
+
+
 def _certified_for(row: Row) -> str:
-    return f"{row.certificate.relation}, {row.certificate.view}, δ = {row.delta:.3g}"
+    return f"{row.certificate.relation}, {row.certificate.view}, δ = {row.certificate.delta:.3g}"
 
 
 def _plain(text: str, width: int) -> Iterator[tuple[str, None]]:
@@ -132,12 +145,12 @@ def page(rows: list[Row]) -> str:
 
 def _markdown(row: Row) -> str:
     certificate = row.certificate
-    certified = f"**{number(certificate.epsilon)}**" if row.broken else number(certificate.epsilon)
+    bound = f"**{certified(row)}**" if row.broken else certified(row)
     cells = [
         f"`{setting(row)}`",
-        number(row.claim.epsilon),
-        certified,
-        f"{row.delta:.3g}",
+        claimed(row),
+        bound,
+        f"{row.certificate.delta:.3g}",
         certificate.accountant,
         certificate.view,
         row.reason,

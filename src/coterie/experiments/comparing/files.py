@@ -1,0 +1,51 @@
+"""The files of a comparison's folder, all made of the same plain values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from coterie.experiments.comparing.question import Comparison
+from coterie.experiments.output import ORACLE, png
+from coterie.reports.comparison import page
+from coterie.reports.figures import metric_over_epsilon
+
+
+def all_of(comparison: Comparison, found: dict[str, Any]) -> dict[str, bytes]:
+    """By name."""
+    return {
+        "comparison.json": (json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode(),
+        "comparison.csv": table(found).encode(),
+        "comparison.toml": comparison.to_toml().encode(),
+        "comparison.png": png(metric_over_epsilon(found)),
+        "report.html": page(found).encode("utf-8", "replace"),
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """CSV, one row for each run, with the baselines beside it. A column that no owner released says so in its name."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    mark = {
+        key: ORACLE if key in found["oracle"] else "" for key in ("cells", "alone", "central", "constant")
+    }
+    writer.writerow(
+        [
+            "series", "protocol", "epsilon", "seed", f"{found['metric']['name']}{mark['cells']}", "claimed_epsilon",
+            "certified_epsilon", "owners_within_budget", "owners", f"alone{mark['alone']}",
+            f"central{mark['central']}", f"constant{mark['constant']}", "refused",
+        ]
+    )  # fmt: skip
+    base = found["baselines"]
+    alone = {one["epsilon"]: one["values"] for one in base["alone"]}
+    for cell in found["cells"]:
+        who = [cell["series"], cell["protocol"], f"{cell['epsilon']:g}"]
+        if cell["refused"]:
+            writer.writerow([*who, *[""] * 6, "", base["central"], base["constant"], cell["refused"]])
+            continue
+        privacy = [cell["claimed"], cell["certified"], cell["within"], cell["owners"]]
+        for seed, value, local in zip(found["seeds"], cell["values"], alone[cell["epsilon"]]):
+            writer.writerow([*who, seed, value, *privacy, local, base["central"], base["constant"], ""])
+    return text.getvalue()

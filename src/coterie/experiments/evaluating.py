@@ -1,0 +1,161 @@
+"""What owners of an experiment release after training, charged: sums that choose a model, tables that evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.evaluation import budget, selection
+from coterie.evaluation.groups import Groups, groups_of
+from coterie.evaluation.selection import Selected
+from coterie.evaluation.tables import simulated_noise, step_of, tallied
+from coterie.evaluation.told import Published, costs, digest, published
+from coterie.problems.holdings import listed, records_of
+from coterie.program import Program, Rounds
+from coterie.protocols import Task, build, persons
+
+if TYPE_CHECKING:
+    from coterie.experiments.experiment import Experiment
+    from coterie.experiments.prepare import Prepared
+    from coterie.problems.table import Table
+    from coterie.program import Trace
+
+
+def built(
+    experiment: Experiment,
+    table: Table,
+    task: Task,
+    settings: dict[str, Any],
+    held: tuple[int, ...] | None = None,
+) -> Program:
+    """The protocol, with what selection and evaluation take of the budgets taken from training and charged for them.
+
+    `held`: how many units each owner keeps out of training, to evaluate on; None: it evaluates on those it trains on.
+    InputError, before any training, where they could tell nothing.
+    """
+
+    def make(one: Task) -> Program:
+        return _built(experiment, table, one, settings, held)
+
+    tables = experiment.select or experiment.evaluate
+    if tables and experiment.calibration == "certified":  # a person shows in tables, too
+        return persons.held(make, task)
+    return make(task)
+
+
+def _built(
+    experiment: Experiment, table: Table, task: Task, settings: dict[str, Any], held: tuple[int, ...] | None
+) -> Program:
+    certified = experiment.calibration == "certified"
+    program = build(experiment.protocol, for_training(experiment, task), settings, experiment.calibration)
+    sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
+    if share := experiment.select:
+        left = _left(experiment, task, experiment.evaluate).epsilon
+        ballot = selection.ballot_of(program, sheet)
+        plan = budget.choosing(program.plan, ballot, left, task.delta, share, certified)
+        budget.check_chooses(plan, share)
+        program = program._replace(plan=plan)
+    if share := experiment.evaluate:
+        groups = groups_of(table, experiment.evaluate_by)
+        sheet = budget.sheet_of(table, task.problem, program.plan.relation, groups, task.unit)
+        plan = budget.evaluated(program.plan, sheet, task.epsilon, task.delta, share, certified, held)
+        budget.check_tells(plan, sheet, share)
+        program = program._replace(plan=plan)
+    return program
+
+
+def for_training(experiment: Experiment, task: Task) -> Task:
+    """The task with what selection and evaluation leave of every budget."""
+    return _left(experiment, task, experiment.evaluate + experiment.select)
+
+
+def _left(experiment: Experiment, task: Task, share: float) -> Task:
+    """What is left of every budget; published noise is what it is, whatever the budget."""
+    if not share or experiment.calibration != "certified":
+        return task
+    return replace(task, epsilon=tuple(budget.for_training(one, task.delta, share) for one in task.epsilon))
+
+
+def first(look: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+    """The same look at models of which there are several candidates, during training: at the first of them."""
+    return lambda several: look(selection.candidate(several, 0, axis=1))
+
+
+def select(
+    experiment: Experiment, prepared: Prepared, program: Program, trace: Trace
+) -> tuple[Trace, Selected | None]:
+    """What simulated owners choose after training, and the trace with the chosen models.
+
+    Each sums up losses of its own candidates on its own records; the sum over owners decides for all.
+    """
+    plan = program.plan
+    if plan.selection is None:
+        return trace, None
+    sheet = budget.sheet_of(prepared.table, prepared.task.problem, plan.relation, unit=prepared.task.unit)
+    ballot, step = selection.ballot_of(program, sheet), step_of(program, "selection")
+    sums = {}
+    for owner in range(prepared.task.owners):
+        own = _own(program, trace.model, owner)
+        exact = ballot.tally(prepared.task.problem, own, *records_of(prepared.shards, owner))
+        sums[owner] = exact + simulated_noise(plan.selection, experiment.seed, owner, step)
+    choice = selection.chosen(sum(sums.values(), np.zeros(ballot.width)), plan.selection.variance())
+    told = selection.selected(
+        ballot,
+        plan,
+        sums,
+        choice,
+        share=experiment.select,
+        epsilon=costs(plan.selection, prepared.task.delta, plan.relation),
+        digest=digest(sums),
+    )
+    return trace._replace(model=selection.candidate(trace.model, choice, axis=1)), told
+
+
+def _own(program: Program, models: PyTree, owner: int) -> PyTree:
+    """An owner's own model; visits shape one for all."""
+    at = owner if isinstance(program.functions, Rounds) else 0
+    return jax.tree.map(lambda leaf: leaf[at], models)
+
+
+def _evaluated(prepared: Prepared, groups: Groups | None, owner: int) -> dict[str, Any]:
+    """What an owner's table is made of: its records, their groups, and the units that they are of. Private."""
+    rows, unit = listed((prepared.held or prepared.trained)[owner])
+    x = prepared.table.x[rows]
+    codes = None if groups is None else groups.codes(x)
+    return {"x": prepared.features.apply(x), "y": prepared.table.y[rows], "codes": codes, "unit": unit}
+
+
+def publish(experiment: Experiment, prepared: Prepared, program: Program, trace: Trace) -> Published | None:
+    """What simulated owners publish after training: each one's own model on its own records, one noisy table each.
+
+    Own records are all of its own, or those that it kept out of training.
+    """
+    plan = program.plan
+    if plan.evaluation is None:
+        return None
+    problem, table = prepared.task.problem, prepared.table
+    groups = groups_of(table, experiment.evaluate_by)
+    sheet = budget.sheet_of(table, problem, plan.relation, groups, prepared.task.unit)
+    step = step_of(program, "evaluation")
+    tables = {}
+    for owner in range(prepared.task.owners):
+        model = _own(program, trace.model, owner)
+        exact = tallied(sheet, problem, model, **_evaluated(prepared, groups, owner))
+        tables[owner] = exact + simulated_noise(plan.evaluation, experiment.seed, owner, step)
+    finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(trace.model))
+    return published(
+        sheet,
+        plan,
+        tables,
+        share=experiment.evaluate,
+        delta=prepared.task.delta,
+        bounds=table.target_bounds,
+        diverged=not finite,
+        groups=groups,
+        held_out=prepared.held is not None,
+    )

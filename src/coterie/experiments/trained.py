@@ -1,0 +1,259 @@
+"""The model of a run, or of a party of a real one, as a file may hold it.
+
+Guarantee: a model file is made to be published. It holds parameters that are functions of messages, and facts that
+are public without charge (README). Nothing that is marked as an oracle's goes in, no seed (who has it can take a
+simulation's noise off again), no path, no time, no other value of a record. `tests/model/test_model_leaks.py` changes
+a record under fixed messages and compares bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.accounting import certify
+from coterie.accounting.plans import certificates_of
+from coterie.experiments import describe, recompute
+from coterie.experiments.decisions import decision_of
+from coterie.model import TrainedModel
+from coterie.model.description import Description, inputs_of
+from coterie.problems.feature_steps import constants
+from coterie.problems.metrics import Decision, Judge, own_unit
+from coterie.problems.models import MODELS, flat
+from coterie.program import Rounds
+from coterie.reports.statement import SEEDED, undeclared
+
+if TYPE_CHECKING:
+    from coterie.accounting import Certificate
+    from coterie.evaluation.selection import Selected
+    from coterie.evaluation.told import Published
+    from coterie.experiments.experiment import Experiment
+    from coterie.experiments.run import Fitted, Result
+    from coterie.federation.collaboration import Collaboration
+    from coterie.problems.features import FeatureMap
+    from coterie.problems.problem import Problem
+    from coterie.problems.table import Table
+    from coterie.program import Program
+    from coterie.protocols import Task
+
+
+SIMULATED = (
+    "Simulated: all records lay in one process, and the noise came from one seed, 0 unless another was given. Whoever "
+    "guesses the seed can take the noise off. For records that matter, train with `coterie node`."
+)
+REAL = "real owners"  # no engine of a simulation
+TEST_NOISE = (
+    "TEST NOISE from a seed that was given: whoever knows it can take the noise off, so nothing is protected."
+)
+
+
+def model_of_run(result: Result | Fitted) -> TrainedModel:
+    """The joint model of a simulation, with or without comparisons."""
+    prepared = result.prepared
+    several = isinstance(result.program.functions, Rounds)
+    which = (
+        "the mean of the owners' models after the last round"
+        if several
+        else "the one model that owners visit"
+    )
+    training = _training(result.experiment, prepared.task, result.program, prepared.partition.names) | {
+        "data": prepared.table.name,
+        "source": prepared.table.source,
+        "note": prepared.table.note,
+        "caveat": SIMULATED,
+        "engine": result.experiment.engine,
+        "where": "simulated",
+        "which": which + _chosen(result.selected),
+        "steps": int(result.steps[-1]),
+    }
+    certificates = _publishable(result.certificates, result.program, result.experiment)
+    guarantee = describe.guarantee(
+        result.program.plan, certificates, result.experiment, prepared.table, result.experiment.engine
+    )
+    privacy = _privacy(certificates, prepared.task.epsilon, result.program, guarantee)
+    problem, decision = prepared.task.problem, prepared.judge.decision
+    model = _model(prepared.table, prepared.features, problem, decision, result.params, training, privacy)
+    return _with_published(_with_metric(model, prepared.table, prepared.judge), result.published)
+
+
+def model_of_node(
+    planned: Collaboration,
+    party: str,
+    params: PyTree,
+    *,
+    injected: bool,
+    selected: Selected | None = None,
+    published: Published | None = None,
+) -> TrainedModel:
+    """A party's own model of a real run, of its parameters and what all parties agreed on: no record, no ledger."""
+    agreement, program = planned.agreement, planned.program
+    engine = SEEDED if injected else REAL
+    table = agreement.schema.empty(agreement.name)
+    certificates = _publishable(
+        certificates_of(program.plan, planned.task.delta), program, agreement.experiment
+    )
+    training = _training(agreement.experiment, planned.task, program, agreement.owners) | {
+        "data": agreement.name,
+        "source": f"the owners' own records, under agreement {agreement.run}",
+        "note": "",
+        "caveat": TEST_NOISE if injected else "",
+        "engine": engine,
+        "where": "by the owners themselves",
+        "which": f"the model of {party} after the last {_step(program)}{_chosen(selected)}",
+        "steps": _steps(program),
+    }
+    guarantee = describe.guarantee(program.plan, certificates, agreement.experiment, table, engine)
+    privacy = _privacy(certificates, planned.task.epsilon, program, guarantee)
+    decision = decision_of(agreement.experiment, table, planned.task.problem.loss.name)
+    model = _model(table, planned.features, planned.task.problem, decision, params, training, privacy)
+    return _with_published(model, published)
+
+
+def _chosen(selected: Selected | None) -> str:
+    """What a charged choice made of the model."""
+    if selected is None:
+        return ""
+    words = selected.candidates[selected.choice].words
+    return f"; chosen by the owners for {selected.share:.3g} of every budget: {words}"
+
+
+def _model(
+    table: Table,
+    mapped: FeatureMap,
+    problem: Problem,
+    decision: Decision,
+    params: PyTree,
+    training: dict[str, Any],
+    privacy: dict[str, Any],
+) -> TrainedModel:
+    return TrainedModel(
+        description=Description(
+            **inputs_of(table),
+            kind=problem.model.name,
+            made_by=MODELS.origin(problem.model.name),
+            activation=problem.model.activation if MODELS.is_own(problem.model.name) else None,
+            loss=problem.loss.name,
+            decision=decision,
+            training=training,
+            privacy=privacy,
+            metrics={},
+        ),
+        steps=constants(mapped, table.x.shape[1:]),
+        params=flat(params),
+    )
+
+
+def _training(experiment: Experiment, task: Task, program: Program, names: Sequence[str]) -> dict[str, Any]:
+    """Settings that are public. The experiment's paths and its seed are not among them."""
+    over = "an aggregator" if program.aggregate is not None else task.topology.name
+    return {
+        "coterie": metadata.version("coterie"),
+        "protocol": experiment.protocol,
+        "calibration": experiment.calibration,
+        "settings": dict(experiment.settings),
+        "penalty": task.problem.penalty.name,
+        "step": _step(program),
+        "topology": over if isinstance(program.functions, Rounds) else None,
+        "owners": list(names),
+        "sizes": list(task.sizes) if program.plan.relation.sizes_are_public else None,
+    }
+
+
+def _privacy(
+    certificates: Sequence[Certificate], budgets: Sequence[float], program: Program, guarantee: dict[str, Any]
+) -> dict[str, Any]:
+    """As result.json has it, so that one program checks both."""
+    claim = program.claim.to_json()
+    if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
+        claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}
+    worst = max(certificates, key=lambda one: one.epsilon)
+    per_owner = [one.to_json()["epsilon"] for one in certificates]
+    return {
+        "relation": worst.relation,
+        "unit": worst.unit,
+        "view": worst.view,
+        "delta": worst.delta,
+        "budget_epsilon": [float(one) for one in budgets],
+        "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
+        "certificates": recompute.to_json(certificates),
+        "claim": claim,
+        "accountant": worst.accountant,
+        "reason": worst.reason,
+        "warnings": [
+            *undeclared(guarantee["facts"]["classes_declared"], guarantee["facts"]["columns_declared"]),
+            *sorted({warning for one in certificates for warning in one.warnings}),
+        ],
+        **guarantee,
+    }
+
+
+def _publishable(
+    certificates: Sequence[Certificate], program: Program, experiment: Experiment
+) -> Sequence[Certificate]:
+    """The certificates; where sizes are private, only what does not follow from them.
+
+    Argument: certified noise is calibrated to budgets alone there (protocols refuse anything else), so events tell no
+    size; as published, noise is scaled by sizes, so that the event itself would tell them.
+    """
+    if program.plan.relation.sizes_are_public:
+        return certificates
+    if experiment.calibration == "certified":
+        return [replace(one, size=None, warnings=()) for one in certificates]  # warnings are of sizes
+    from dp_accounting import NonPrivateDpEvent
+
+    why = "the noise follows from numbers of records, which are private, so that no certificate is published"
+    return [
+        replace(
+            certify(NonPrivateDpEvent(), delta=one.delta, relation=one.relation, view=one.view), reason=why
+        )
+        for one in certificates
+    ]
+
+
+def _with_metric(model: TrainedModel, table: Table, judge: Judge) -> TrainedModel:
+    """The model with its score and all metrics on test rows, where these are public; else without any."""
+    regression = table.target_bounds is not None
+    if not table.test_is_public or not len(table.y_test) or (regression and np.ptp(table.y_test) == 0):
+        return model
+    if not all(np.isfinite(leaf).all() for leaf in model.params.values()):
+        return model
+    scores = model.scores_of(table.x_test)
+    y = np.asarray(table.y_test)
+    if regression:
+        y = own_unit(y, model.description.range or (-1.0, 1.0))
+    elif table.task == "binary":
+        y = (y > 0).astype(int)
+    metric = {"name": "R²" if regression else "accuracy", "value": model.measured(scores, y), "rows": len(y)}
+    joint = judge.all(scores - judge.decision.offset, table.y_test)  # which a judge adds itself
+    values = zip(judge.names, joint, judge.plain.all(judge.constant(table.y_test), table.y_test))
+    metric["all"] = {
+        name: {"joint": float(joint), "constant": float(constant)}
+        for name, joint, constant in values
+        if np.isfinite([joint, constant]).all()  # AUC, for one, needs rows of both classes
+    }
+    return replace(model, description=replace(model.description, metrics=metric))
+
+
+def _with_published(model: TrainedModel, published: Published | None) -> TrainedModel:
+    """The model with what owners published of it, where they did: charged, so that it may stand in the file."""
+    if published is None:
+        return model
+    told = {
+        key: value for key, value in published.to_json().items() if key not in ("confusion", "calibration")
+    }
+    said = model.description
+    return replace(model, description=replace(said, metrics={**said.metrics, "published": told}))
+
+
+def _step(program: Program) -> str:
+    return "round" if isinstance(program.functions, Rounds) else "visit"
+
+
+def _steps(program: Program) -> int:
+    schedule = program.schedule
+    return schedule if isinstance(schedule, int) else len(schedule)
