@@ -25,7 +25,9 @@ def metric_picture(values, floor=0.5, ceiling=0.9):
     values = np.array(values)
     steps = np.arange(1, len(values) + 1)
     return draw(
-        metric_over_rounds(Curve(steps, values, np.ones(3), floor, ceiling), "accuracy", "round", "title")
+        metric_over_rounds(
+            Curve(steps, values, np.ones(3), floor, ceiling, 0.6), "accuracy", "round", "title"
+        )
     )
 
 
@@ -68,7 +70,7 @@ def test_the_legend_covers_no_bar(owners):
 def test_the_labels_give_the_last_values():
     axes = metric_picture([[0.6, 0.6, 0.6], [0.7, 0.8, 0.9]]).axes[0]
     labels = {text.get_text().rpartition("  ")[2] for text in axes.texts}
-    assert labels == {"0.800", "0.500", "0.900"}
+    assert labels == {"0.800", "0.500", "0.900", "0.600"}
 
 
 @pytest.mark.parametrize(("floor", "ceiling"), [(0.5, 0.9), (0.7, 0.7001), (0.7, 0.7), (0.8999, 0.9)])
@@ -76,14 +78,17 @@ def test_the_labels_give_the_last_values():
 def test_labels_do_not_overlap_and_stay_inside(values, floor, ceiling):
     figure = metric_picture(values, floor, ceiling)
     boxes = sorted((text.get_window_extent() for text in figure.axes[0].texts), key=lambda box: box.y0)
-    assert len(boxes) == 3
+    assert len(boxes) == 4
     assert all(above.y0 >= below.y1 - 1 for below, above in pairwise(boxes))
     assert all(box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height for box in boxes)
 
 
 def test_what_diverged_is_left_out():
     axes = metric_picture([[0.5, 0.6, 0.7], [np.nan, np.inf, 0.1]], ceiling=np.inf).axes[0]
-    assert [text.get_text() for text in axes.texts] == ["each owner alone, private  0.500"]
+    assert [text.get_text() for text in axes.texts] == [
+        "each owner alone, private  0.500",
+        "a constant  0.600",
+    ]
 
 
 def test_apart_keeps_order_gap_and_top():

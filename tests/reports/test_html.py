@@ -16,7 +16,9 @@ from coterie.reports.style import DARK, LIGHT
 VOID = {"meta", "br", "line", "circle", "path", "rect"}
 SECTIONS = [
     "Result over rounds",
+    "All metrics",
     "Who gains by joining",
+    "The promise in plain words",
     "Claimed, certified, audited",
     "Privacy statement",
     "Each owner's budget",
@@ -25,6 +27,7 @@ SECTIONS = [
     "Settings",
     "Provenance",
 ]
+PROMISE = ["In short: a suspicion of 1 in 10 can at most become 1 in 4.3.", "The exception: none (δ = 0)."]
 STATEMENT = ["Guarantee: for every owner, ε ≤ 1.", "Accountant: exact; `coterie certify` computes it again."]
 
 
@@ -102,6 +105,14 @@ def result(owners=4, *, names=None, hub=None, models=None, **privacy) -> dict[st
             "joint": 0.8,
             "local_only": 0.7,
             "central": 0.9,
+            "constant": 0.6,
+            "constant_says": "always saying 'no'",
+            "beats_constant": True,
+            "verdict": "",
+            "why": "",
+            "all": {"accuracy": {"joint": 0.8, "constant": 0.6}, "auc": {"joint": 0.85, "constant": 0.5}},
+            "confusion": [[50, 10], [10, 29]],
+            "unit": "",
             "rows": 99,
             "oracle": ["local_only", "central"],
         },
@@ -118,10 +129,13 @@ def result(owners=4, *, names=None, hub=None, models=None, **privacy) -> dict[st
                 "per_owner": certified,
             },
             "audited_epsilon": None,
+            "owners_per_person": 1,
+            "person_epsilon": 1.4598,
             "accountant": "exact Gaussian",
             "reason": "",
             "warnings": [],
             "statement": STATEMENT,
+            "promise": PROMISE,
         }
         | privacy,
         "provenance": {
@@ -164,16 +178,70 @@ def test_every_section_is_there(page):
 def test_the_result_in_a_sentence(page):
     lead = " ".join(page.within["p"][0].split())
     assert lead == (
-        "Together, 4 owners with 123 records reach an accuracy of 0.8; alone, at the same budget, 0.7 oracle; "
-        "with all records and no privacy, 0.9 oracle. What one record can change is certified at ε ≤ 1 (δ = 10⁻⁵)."
+        "Together, 4 owners with 123 records reach an accuracy of 0.8; a constant (always saying 'no') has 0.6. "
+        "Alone, at the same budget, they reach 0.7 oracle; with all records and no privacy, 0.9 oracle. "
+        "What one record can change is certified at ε ≤ 1 (δ = 10⁻⁵)."
     )
+    promised = " ".join(page.within["p"][1].split())
+    assert promised == "The promise: A suspicion of 1 in 10 can at most become 1 in 4.3."
     assert "✓ 4 of 4 within the budget" in page.text
 
 
+def test_all_metrics_stand_beside_the_constant(page):
+    assert page.within["th"][:6] == [
+        "metric",
+        "joint model",
+        "constant",
+        "rows of class",
+        "said to be no",
+        "said to be yes",
+    ]
+    assert page.within["td"][:6] == ["Accuracy", "0.8", "0.6", "AUC", "0.85", "0.5"]
+    assert page.within["td"][6:12] == ["no", "50", "10", "yes", "10", "29"]
+    assert "a constant (always saying 'no'): 0.6" in page.text
+    assert page.classed("constant") == 2  # a line of the picture, and one of its key
+
+
+RARE = {"joint": 0.9689, "constant": 0.9689, "local_only": 0.9601, "central": 0.9702}
+
+
+def test_what_does_not_beat_a_constant_is_called_so_first():
+    files = result()
+    for key, value in RARE.items():
+        files = changed(files, f"metric.{key}", value)
+    words = (
+        "No better than a constant: always saying 'no' gives an accuracy of 0.9689, the joint model 0.9689."
+    )
+    page = Page(report(files))
+    assert page.within["p"][0].startswith(words)
+    ours = Page(
+        report(changed(files, "metric.oracle", ["joint", "local_only", "central", "constant", "all"]))
+    )
+    assert ours.within["p"][0].startswith(f"{words} oracle ")
+    better = Page(report(changed(files, "metric.joint", 0.9691)))
+    assert "than a constant" not in better.text
+    worse = Page(report(changed(changed(files, "metric.name", "mse"), "metric.joint", 0.97)))
+    assert worse.within["p"][0].startswith(
+        "Worse than a constant: always saying 'no' gives a mean squared error of"
+    )
+    diverged = Page(report(changed(files, "metric.joint", "nan")))
+    assert diverged.within["p"][0].startswith("Worse than a constant: the model diverged")
+
+
+def test_a_metric_that_nobody_knows_is_named():
+    for path, value in (("metric.name", "acuracy"), ("metric.all", {"acuracy": {"joint": 1, "constant": 1}})):
+        with pytest.raises(InputError, match="Did you mean 'accuracy'"):
+            report(changed(result(), path, value))
+    with pytest.raises(InputError, match=r"metric\.confusion must be 2 rows"):
+        report(changed(result(), "metric.confusion", [[1, 2]]))
+
+
 def test_the_table_has_three_columns(page):
-    assert page.within["th"][:3] == ["claimed", "certified", "audited"]
-    cells = page.within["td"]
-    assert cells[:4] == ["", "ε = 1.575", "ε ≤ 1", "not measured"]
+    heads, cells = page.within["th"], page.within["td"]
+    first = heads.index("claimed")  # after those about metrics and gains
+    assert heads[first : first + 3] == ["claimed", "certified", "audited"]
+    first = cells.index("ε = 1.575")
+    assert cells[first - 1 : first + 3] == ["", "ε = 1.575", "ε ≤ 1", "not measured"]
     assert cells[-3:] == ["A paper, Theorem 1", "exact Gaussian", "—"]
 
 
@@ -193,13 +261,13 @@ def test_nothing_is_fetched_and_nothing_runs(page):
 
 
 def test_oracle_values_are_marked_wherever_they_stand(page):
-    # twice in the sentence, once explained, twice in the key, twice with who gains, once in the classes
-    assert page.classed("oracle") == 8
+    # twice in the sentence, once explained, twice in the key, three times with who gains, once in the classes
+    assert page.classed("oracle") == 9
     ours = Page(report(changed(result(), "metric.oracle", ["joint", "local_only", "central"])))
-    assert ours.classed("oracle") == 10
+    assert ours.classed("oracle") == 11
     assert "held-out rows of the owners" in ours.text
     unknown = Page(report(changed(result(), "partition.counts", None)))
-    assert unknown.classed("oracle") == 7
+    assert unknown.classed("oracle") == 8
 
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</title><b>", "& 'a' \u202e\ud800"]
@@ -216,8 +284,11 @@ def test_names_are_only_names():
     assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in Page(report(result())).tags}
     assert not [key for _, attributes in hostile.tags for key in attributes if key.startswith("on")]
     for name in HOSTILE[:3]:
-        assert sum(name in found for found in hostile.within["bdi"]) == 1
-        assert sum(name in found for found in hostile.within["title"]) == 3  # in all three pictures
+        assert sum(name in found for found in hostile.within["bdi"]) == 2  # of who gains, and of who is alike
+        assert sum(name in found for found in hostile.within["title"]) == 2  # in both pictures
+    many = Page(report(result(24, names=[*HOSTILE, *map(str, range(20))])))
+    assert {tag for tag, _ in many.tags} == {tag for tag, _ in Page(report(result(24))).tags}
+    assert sum(HOSTILE[0] in found for found in many.within["title"]) == 3  # in all three pictures
 
 
 def channel(colour: str, at: int) -> float:
@@ -263,15 +334,57 @@ def test_it_fits_any_width(page):
     assert not [style for style in inline if re.search(r"\d{3,}px", style or "")]
 
 
-@pytest.mark.parametrize(("owners", "gauges"), [(1, 1), (40, 40), (100, 100), (1500, 1000)])
-def test_a_gauge_for_each_owner_up_to_a_limit(owners, gauges):
-    content = report(result(owners))
+@pytest.mark.parametrize(("owners", "gauges"), [(1, 1), (40, 40), (100, 100), (1500, 1500)])
+def test_a_gauge_for_each_owner_whose_bar_is_its_own(owners, gauges):
+    content = report(result(owners, certified=[0.5 + at / 4000 for at in range(owners)]))
     page = Page(content)
     assert len(content) < 1_500_000
     assert page.classed("track") == gauges + 3
     assert len(page.of("details")) == (owners > 40)
+    assert ("25 more bars in the file" in page.text) == (owners == 40)  # on paper
     assert len(page.of("circle")) == (owners if owners <= 1000 else 0)
     assert len(page.of("rect")) == 2 * owners
+
+
+@pytest.mark.parametrize(
+    ("owners", "who"), [(2, "Both owners"), (20, "All 20 owners"), (1500, "All 1,500 owners")]
+)
+def test_equal_bars_are_one_sentence(owners, who):
+    page = Page(report(result(owners)))
+    assert f"{who} alike: certified ε ≤ 1 of a budget of 1. δ = 10⁻⁵." in page.text
+    assert page.classed("track") == 1 + 3
+    (folded,) = page.within["details"]
+    assert f"{min(owners, 1000)}" in folded
+    assert ("500 more are in result.json" in folded) == (owners == 1500)
+
+
+def test_bars_that_are_equal_for_some_are_one_for_these():
+    page = Page(report(result(6, certified=[1.0] * 4 + [0.5, 0.5], budget_epsilon=[1.0] * 6)))
+    assert page.classed("track") == 3 + 3
+    assert "4 owners alike" in page.text
+    assert page.text.count("ε 0.5 of 1") == 2  # two alike keep their names
+
+
+def test_what_was_charged_is_in_the_first_sentence():
+    told = {"which": "each model", "share": 0.05, "epsilon": 0.1, "owners": 4, "of": 4, "rows": 123, "unit": "record",
+            "tables": "added", "diverged": False, "metrics": {"accuracy": {"value": 0.79, "low": 0.75, "high": 0.83}},
+            "confusion": None, "calibration": None}  # fmt: skip
+    first = Page(report(changed(result(), "evaluation", told))).within["p"][0].partition(". ")[0]
+    assert "a constant (always saying 'no') has 0.6" in first
+    assert first.endswith("published by the owners, charged: accuracy 0.790 (0.750 to 0.830)")
+    silent = Page(report(changed(result(), "evaluation", told | {"diverged": True, "metrics": {}})))
+    assert "published by the owners, charged" not in silent.text
+
+
+def test_paper_has_the_summary_alone():
+    """`make browser` counts the sheets: one. Here, what is on it, and that the rest is left out by the style."""
+    content = report(result()).decode()
+    boards = re.findall(r'<section class="[^"]*board[^"]*"><h2>([^<]+)', content)
+    assert boards == ["Result over rounds", "Who gains by joining", "Each owner&#x27;s budget"]
+    print_rules = content.rpartition("@media print{")[2]
+    assert ".sheet section,.sheet details{display:none}" in print_rules
+    assert ".sheet section.board{display:block" in print_rules
+    assert '<html lang="en" class="sheet">' in content  # pages of nodes and comparisons are printed whole
 
 
 def test_a_single_owner_reads_well():
@@ -282,19 +395,50 @@ def test_a_single_owner_reads_well():
 
 
 def test_who_gains_is_counted_and_drawn():
-    files = changed(result(), "benefit.own", [0.7, 0.9, 0.8, "nan"])
+    files = changed(result(16), "benefit.own", [0.7, 0.9, 0.8, "nan"] * 4)
     page = Page(report(files))
-    assert "1 of 4 owners do better with the joint private model" in page.text
-    assert "own model, no privacy: 1 gain by joining" in page.text
-    assert "own model, no privacy: 3 do not gain" in page.text
+    assert "4 of 16 owners do better with the joint private model" in page.text
+    assert "own model, no privacy: 4 gain by joining" in page.text
+    assert "own model, no privacy: 12 do not gain" in page.text
+    assert (
+        "Half of them gain +0 or more; house 0 (30 records, +0.1) gains most, house 1 (31 records, −0.1) least."
+        in page.text
+    )
     # a dot for each finite model, and one for each row of the key
-    assert page.classed("own") == 3 + 2
-    assert page.classed("gains") == 1 + 1
+    assert page.classed("own") == 12 + 2
+    assert page.classed("gains") == 4 + 1
     lower = Page(report(changed(files, "metric.name", "mse")))
-    assert "1 of 4 owners do better" in lower.text  # the one whose own error of 0.9 is above the joint 0.8
-    assert lower.classed("gains") == 2
+    assert "4 of 16 owners do better" in lower.text  # those whose own error of 0.9 is above the joint 0.8
+    assert lower.classed("gains") == 4 + 1
     secret = Page(report(changed(files, "benefit.oracle", ["joint", "own"])))
     assert secret.classed("oracle") == page.classed("oracle") + 1
+
+
+def test_who_gains_is_a_table_for_few_and_one_line_for_hundreds():
+    few = Page(report(changed(result(2), "benefit.own", [0.7, 0.9])))
+    cells = few.within["td"]
+    first = cells.index("+0.1, gains")
+    assert cells[first - 3 : first] == ["30", "0.7", "0.8"]
+    assert "−0.1, does not gain" in cells
+    assert few.classed("benefit") == 0
+    hundreds = Page(report(result(200)))
+    assert hundreds.classed("crowded") == 1
+    assert hundreds.classed("own") == 200 + 1
+    assert hundreds.classed("link") == 0
+
+
+def test_networks_are_drawn_for_two_and_for_hundreds():
+    shapes = {}
+    for owners in (2, 20, 200):
+        page = Page(report(result(owners)))
+        shapes[owners] = next(one for one in page.of("svg") if "network" in (one.get("class") or ""))
+        assert len(page.of("circle")) == owners
+    assert [shapes[owners]["viewbox"] for owners in (2, 20, 200)] == [
+        "0 120 360 120",
+        "0 0 360 360",
+        "0 0 720 720",
+    ]
+    assert "large" in (shapes[200]["class"] or "")
 
 
 def test_one_owner_has_nobody_to_join():
@@ -319,7 +463,7 @@ def over(**columns) -> dict[str, bytes]:
 def test_accuracy_over_epsilon_is_shown_where_it_was_asked_for(page):
     assert "over ε" not in " ".join(page.within["h2"])
     swept = Page(report(over()))
-    assert swept.within["h2"] == [*SECTIONS[:2], "Accuracy over ε", *SECTIONS[2:]]
+    assert swept.within["h2"] == [*SECTIONS[:3], "Accuracy over ε", *SECTIONS[3:]]
     assert "the run itself: ε = 1" in swept.text
     assert swept.classed("dots") - page.classed("dots") == 2 + 3  # what diverged has no dot
     assert swept.classed("oracle") == page.classed("oracle") + 3
@@ -351,20 +495,36 @@ def test_an_infinite_epsilon_gives_its_reason():
 AUDIT = {"world": "2 owners", "finding": {"delta": 1e-5, "games": 100_000, "confidence": 0.999}}
 
 
-def test_an_audit_stands_beside_what_holds_in_its_own_world():
+def test_an_audit_stands_beside_what_holds_for_what_it_attacked():
     page = Page(
         report(result(audited_epsilon=0.9, audit=AUDIT | {"certified_epsilon": 1.0, "claimed_epsilon": 0.2}))
     )
     assert "ε ≥ 0.9" in page.text
     assert "100,000 games, confidence 0.999" in page.text
-    assert "2 owners; certified there: ε ≤ 1" in page.text
-    assert "above the claim for the world it attacked" in page.text
+    assert "2 owners; certified for it: ε ≤ 1" in page.text
+    assert "above the claim for what it attacked" in page.text
     assert "above the certificate" not in page.text
 
 
 def test_an_audit_above_its_certificate_is_told():
     page = Page(report(result(audited_epsilon=1.1, audit=AUDIT | {"certified_epsilon": 1.0})))
-    assert "above the certificate of the world it attacked" in page.text
+    assert "above the certificate of what it attacked" in page.text
+
+
+def test_a_person_whom_two_owners_know_stands_below_the_columns():
+    page = Page(report(result(person_epsilon=1.4598)))
+    assert "for one record at each of up to 2 owners: ε ≤ 1.46." in page.text
+    assert "within the budget" in page.text
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "verdict"), [(0.99, "✓ 4 of 4 within"), (1.2, "✗ 4 of 4 above"), (None, "✗ 4 of 4")]
+)
+def test_budgets_are_held_against_whom_they_are_promised(epsilon, verdict):
+    """Each owner by itself is within 1; a file that leaves the person's out promises nothing."""
+    page = Page(report(result(certified=[0.7] * 4, owners_per_person=3, person_epsilon=epsilon)))
+    assert verdict in page.text
+    assert ("record at each of up to 3 owners" in page.text) == (epsilon is not None)
 
 
 @pytest.mark.parametrize("hub", ["aggregator", "shared model"])

@@ -16,6 +16,9 @@ FOUND = {
     "traffic": {"bytes out": 12345}, "refusals": {"b: malformed": 7}, "claimed_epsilon": None,
     "certified_epsilon": 0.9, "spent_epsilon": 0.95, "budget_epsilon": 1.0, "delta": 1e-5, "view": "public transcript",
     "releases": 3, "ledger": "ledger.sqlite", "noise": "exact", "own_metric": {"name": "accuracy", "value": 0.75},
+    "selection": None,
+    "evaluation": None,
+    "promise": ["In short: a suspicion of 1 in 10 can at most become 1 in 4.3.", "The exception: none (δ = 0)."],
 }  # fmt: skip
 
 
@@ -38,8 +41,16 @@ def test_a_budget_that_is_exceeded_shows():
     assert "above the budget" in page(FOUND | {"spent_epsilon": "inf"}, AGREEMENT)
 
 
+def test_the_promise_is_on_an_owners_page():
+    text = page(FOUND, AGREEMENT)
+    assert "<b>A suspicion of 1 in 10 can at most become 1 in 4.3.</b>" in text
+    assert "<dt>The exception</dt><dd>None (δ = 0).</dd>" in text
+
+
 def test_a_party_without_records_has_no_privacy_to_show():
-    assert "Privacy" not in page(FOUND | {"certified_epsilon": None, "own_metric": None}, AGREEMENT)
+    text = page(FOUND | {"certified_epsilon": None, "own_metric": None}, AGREEMENT)
+    assert "Privacy" not in text
+    assert "promise" not in text
 
 
 def test_no_name_becomes_a_program_and_nothing_is_fetched():

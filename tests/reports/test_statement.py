@@ -15,16 +15,24 @@ GOOD = Facts(
     accountant="PLD",
     reason="",
     sizes=(100, 400),
-    noise="gaussian",
+    noise="with Gaussian noise",
+    noisy=True,
+    norm=2,
     clip_norm=0.5,
-    releases=(10, 10),
+    releases=10,
     sampling="all its records",
     extra=False,
     own_noise=True,
     quorum=0,
+    selection=0.0,
+    evaluation=0.0,
+    held_out=0.0,
+    grouped_by="",
     calibration="certified",
     features="ball",
     fitted_on_public_rows=False,
+    classes_declared=True,
+    columns_declared=True,
     test_is_public=True,
     engine="simulate",
 )
@@ -43,14 +51,19 @@ def item(facts: Facts, name: str) -> str:
         ({"epsilon": float("inf"), "reason": "no noise"}, "Guarantee", "none. No finite ε"),
         ({"epsilon": float("inf"), "reason": "no noise"}, "Guarantee", "because no noise"),
         ({"epsilon": float("inf")}, "Trust", "everybody who sees"),
-        ({"sizes": (100,), "releases": (10,)}, "Guarantee", "for the owner"),
+        ({"sizes": (100,)}, "Guarantee", "for the owner"),
+        ({}, "Public without charge", "names of owners and columns, classes, ranges"),
+        ({"classes_declared": False}, "Public without charge", "classes was read off the records"),
+        ({"classes_declared": False}, "Public without charge", "one record could show in it"),
         ({}, "Adjacency", "replaced by any other"),
         ({"relation": "add_or_remove_one"}, "Adjacency", "added or removed"),
+        ({}, "Public without charge", "each owner's number of records"),
+        ({"relation": "add_or_remove_one"}, "δ against 1/n", "which is not public here"),
         ({}, "Released", "at most 0.5 in 2-norm, with Gaussian noise; at most 10 releases an owner"),
-        ({"noise": "laplace"}, "Released", "in 1-norm, with Laplace noise"),
-        ({"noise": "none"}, "Released", "without any noise"),
-        ({"noise": "none"}, "Noise", "none was added"),
-        ({"releases": (1, 7)}, "Released", "at most 7 releases an owner"),
+        ({"noise": "with Laplace noise", "norm": 1}, "Released", "in 1-norm, with Laplace noise"),
+        ({"noise": "without any noise"}, "Released", "without any noise"),
+        ({"noisy": False}, "Noise", "none was added"),
+        ({"releases": 7}, "Released", "at most 7 releases an owner"),
         ({"extra": True}, "Released", "charged on top"),
         (
             {"view": "what the server publishes"},
@@ -77,3 +90,46 @@ def item(facts: Facts, name: str) -> str:
 )
 def test_the_words_follow_the_facts(change, name, words):
     assert words in item(replace(GOOD, **change), name)
+
+
+HERE = " That is for the protocol; this simulation holds all records in one process."
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "words"),
+    [
+        ({}, "Trust", f"nobody beside the owner itself: its own noise carries its guarantee.{HERE}"),
+        (
+            {"engine": "federate"},
+            "Trust",
+            "nobody beside the owner itself: its own noise carries its guarantee.",
+        ),
+        (
+            {"own_noise": False},
+            "Trust",
+            f"whoever adds up the owners' messages, who sees more than the stated view.{HERE}",
+        ),
+        (
+            {"features": "scale,ball"},
+            "Features",
+            "scale,ball: independent of the data; ranges and categories are constants that were given.",
+        ),
+        (
+            {"features": "pca:9", "fitted_on_public_rows": True},
+            "Features",
+            "pca:9: fitted on rows that were declared public, and on constants; never on private rows.",
+        ),
+    ],
+)
+def test_trust_and_features_are_said_in_full(change, name, words):
+    assert item(replace(GOOD, **change), name) == words
+
+
+def test_where_adding_a_record_makes_a_neighbour_nothing_is_said_of_sizes():
+    """The number of records is a secret then, like any other: two owners' sizes give the same sentences."""
+    one = statement(replace(GOOD, relation="add_or_remove_one", sizes=(100, 5000)))
+    other = statement(replace(GOOD, relation="add_or_remove_one", sizes=(7, 31)))
+    assert one == other
+    assert "number of records" not in item(
+        replace(GOOD, relation="add_or_remove_one"), "Public without charge"
+    )

@@ -10,6 +10,7 @@ import numpy as np
 from coterie.reports.markup import Markup, join, many, number, percent, tag
 from coterie.reports.reading import Metric, Run
 from coterie.reports.style import CLASSES, OTHER
+from coterie.units import counted, several
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
 _LOGARITHMIC = 50  # bars whose values differ by more than this factor cannot share a linear scale
@@ -33,8 +34,8 @@ def curve(metric: Metric, weights: np.ndarray, step: str, oracle: Markup) -> Mar
     values = np.where(np.isfinite(metric.values), metric.values, np.nan)
     several = values.shape[1] > 1
     mean = np.average(values, axis=1, weights=weights if values.shape[1] == len(weights) else None)
-    levels = [level for level in (metric.local_only, metric.central) if math.isfinite(level)]
-    seen = np.r_[values[np.isfinite(values)], levels]
+    levels = ((metric.local_only, "floor"), (metric.central, "ceiling"), (metric.constant, "constant"))
+    seen = np.r_[values[np.isfinite(values)], [level for level, _ in levels if math.isfinite(level)]]
     ticks = nice_ticks(float(seen.min()), float(seen.max())) if seen.size else [0.0, 1.0]
     low, high, last = ticks[0], ticks[-1], float(metric.steps[-1])
 
@@ -48,7 +49,7 @@ def curve(metric: Metric, weights: np.ndarray, step: str, oracle: Markup) -> Mar
         edges = np.r_[metric.steps[whole], metric.steps[whole][::-1]]
         around = np.r_[values[whole].max(1), values[whole].min(1)[::-1]]
         shapes += [tag("path", d=f"M{place(edges, around)} Z", class_="band")] if whole.any() else []
-    for level, kind in ((metric.local_only, "floor"), (metric.central, "ceiling")):
+    for level, kind in levels:
         shapes += [_level(kind, (high - level) / (high - low))] if math.isfinite(level) else []
     fine = np.isfinite(mean)
     if fine.any():
@@ -61,8 +62,9 @@ def curve(metric: Metric, weights: np.ndarray, step: str, oracle: Markup) -> Mar
     labels += [x_label(tick / last, f"{tick:,}") for tick in across]
     labels.append(tag("span", step, class_="axis"))
     described = (
-        f"{metric.name} over {step}s: joint model {number(metric.joint)}, each owner alone "
-        f"{number(metric.local_only)}, all records without privacy {number(metric.central)}"
+        f"{metric.words} over {step}s: joint model {number(metric.joint)}, each owner alone "
+        f"{number(metric.local_only)}, all records without privacy {number(metric.central)}, "
+        f"a constant {number(metric.constant)}"
     )
     return tag(
         "figure",
@@ -77,6 +79,7 @@ def _key_of_lines(metric: Metric, several: bool, oracle: Markup) -> Markup:
         ("mean", f"joint model{band}", metric.joint, "joint"),
         ("floor", "each owner alone, same budget", metric.local_only, "local_only"),
         ("ceiling", "all records, no privacy", metric.central, "central"),
+        ("constant", f"a constant ({metric.constant_says})", metric.constant, "constant"),
     )
     rows = []
     for kind, what, value, key in lines:
@@ -126,12 +129,14 @@ def stacks(run: Run) -> Markup:
     colours = [*CLASSES[: len(labels)], *[OTHER] * (len(labels) > len(CLASSES))] or ["var(--joint)"]
     shapes = [_level("rule", share, owners) for share in (0.0, 0.5, 1.0)]
     for at, row in enumerate(parts):
-        title = tag("title", f"{run.numbers[at]} {run.names[at]}: {many(sizes[at], 'record')}")
+        title = tag("title", f"{run.numbers[at]} {run.names[at]}: {counted(sizes[at], run.privacy.unit)}")
         shapes.append(tag("g", title, *_column(at + 0.12, 100 * row / top, colours)))
     words = [y_label(share, f"{share * top:,.6g}") for share in (0.0, 0.5, 1.0)]
     words += [x_label((at + 0.5) / owners, str(run.numbers[at])) for at in _numbered(run.numbers)]
     words.append(tag("span", "owner", class_="axis"))
-    described = f"records of each of {many(owners, 'owner')}: {min(sizes):,} to {max(sizes):,}"
+    described = (
+        f"{several(run.privacy.unit)} of each of {many(owners, 'owner')}: {min(sizes):,} to {max(sizes):,}"
+    )
     kind = "stacks one" if owners == 1 else "stacks"
     return join([plot(kind, f"0 0 {owners} 100", described, shapes, words), _key_of_classes(labels, colours)])
 

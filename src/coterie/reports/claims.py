@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from coterie._rounding import upper
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -84,8 +86,7 @@ def _pair(axes: Axes, place: float, row: Bar, low: float, high: float) -> None:
         axes.annotate("∞ →", (0.995, place + _HEIGHT / 2), xycoords=("axes fraction", "data"), ha="right",
                       va="center", color="white", fontsize=9, fontweight="bold")  # fmt: skip
     else:
-        text = f"{row.certified:,.0f}" if row.certified >= 1000 else f"{row.certified:.3g}"
-        _write(axes, row.certified, place + _HEIGHT / 2, text, color)
+        _write(axes, row.certified, place + _HEIGHT / 2, upper(row.certified), color)
 
 
 def _write(axes: Axes, value: float, place: float, text: str, color: str) -> None:

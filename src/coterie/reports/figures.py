@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from coterie.reports.markup import many
+from coterie.reports.spread import constant_fits
+from coterie.reports.style import CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-JOINT, LOCAL, CENTRAL, BUDGET = "#1b6ca8", "#c05621", "#2f855a", "#222222"
+JOINT, LOCAL, CENTRAL, CONSTANT, BUDGET = "#1b6ca8", "#c05621", "#2f855a", "#566171", "#222222"
 _NAMED = 40  # owners beyond which their names no longer fit
 _SHORT = 28  # characters of a name
 _ROOM = 60  # characters that fit below the picture side by side
 
 
 class Curve(NamedTuple):
-    """A metric over a run, with what owners reach alone and what no privacy would reach."""
+    """A metric over a run, with what owners reach alone, what no privacy would reach, and what a constant does."""
 
     steps: np.ndarray  # (points,)
     values: np.ndarray  # (points, models): the owners' own models, or a single one
     sizes: np.ndarray  # (owners,)
     floor: float
     ceiling: float
+    constant: float
 
 
 def metric_over_rounds(curve: Curve, metric: str, step: str, title: str) -> Figure:
@@ -43,6 +49,7 @@ def metric_over_rounds(curve: Curve, metric: str, step: str, title: str) -> Figu
         (mean[-1], "joint model", JOINT),
         (curve.floor, "each owner alone, private", LOCAL),
         (curve.ceiling, "all records, no privacy", CENTRAL),
+        (curve.constant, "a constant", CONSTANT),
     ]
     for value, _, color in lines[1:]:
         if np.isfinite(value):
@@ -52,6 +59,53 @@ def metric_over_rounds(curve: Curve, metric: str, step: str, title: str) -> Figu
     _label_right(axes, lines)
     figure.suptitle(title, fontsize=12)
     return figure
+
+
+def metric_over_epsilon(found: dict[str, Any]) -> Figure:
+    """What a comparison found: each series over everybody's budget, with bands of one standard deviation."""
+    figure, axes = _new(width=9.5)
+    base, lines = found["baselines"], []
+    for at, series in enumerate(found["series"]):
+        cells = [cell for cell in found["cells"] if cell["series"] == series and not cell["refused"]]
+        if cells:
+            colour = CLASSES[at % len(CLASSES)]
+            lines.append((_band(axes, cells, colour, "-"), series, colour))
+    lines.append((_band(axes, base["alone"], LOCAL, "--"), "each owner alone, private", LOCAL))
+    levels = [("central", "all records, no privacy", CENTRAL)]
+    levels += [("constant", "a constant", CONSTANT)] if constant_fits(found) else []
+    for key, words, colour in levels:
+        if np.isfinite(level := float(base[key])):
+            axes.axhline(level, color=colour, linewidth=1.5, linestyle=":")
+            lines.append((level, words, colour))
+    axes.set_xscale("log")
+    axes.set_xticks(found["epsilon"], [f"{one:g}" for one in found["epsilon"]])
+    axes.minorticks_off()
+    metric = found["metric"]
+    axes.set(
+        xlabel=f"everybody's ε (δ = {found['delta']:g})", ylabel=f"{metric['words']} on {metric['rows_are']}"
+    )
+    axes.margins(y=0.08)
+    _label_right(axes, lines)
+    seeds, what = many(len(found["seeds"]), "seed"), PurePath(found["data"]).stem
+    bands = "; bands: one standard deviation" if len(found["seeds"]) > 1 else ""
+    beyond = (
+        "" if constant_fits(found) else f"; a constant, beyond the picture: {float(base['constant']):.4g}"
+    )
+    figure.suptitle(f"{what}: {many(found['owners'], 'owner')}, {seeds}{bands}{beyond}", fontsize=12)
+    return figure
+
+
+def _band(axes: Axes, cells: list[dict[str, Any]], colour: str, style: str) -> float:
+    """A line of means with its band; its height at the right end. What is not finite is left out."""
+    epsilon = np.array([cell["epsilon"] for cell in cells])
+    mean = np.array([float(cell["mean"]) for cell in cells])
+    mean = np.where(np.isfinite(mean), mean, np.nan)
+    half = np.array([cell["deviation"] or 0.0 for cell in cells])
+    axes.fill_between(epsilon, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+    axes.plot(
+        epsilon, mean, color=colour, linewidth=2, linestyle=style, marker="o", markersize=4, clip_on=False
+    )
+    return float(mean[-1])
 
 
 def epsilon_by_owner(
@@ -86,7 +140,7 @@ def epsilon_by_owner(
 def _name_owners(axes: Axes, names: tuple[str, ...], sizes: np.ndarray, endless: int) -> None:
     if len(names) > _NAMED:
         note = f"; certified ε = ∞ for {endless:,} of them" if endless else ""
-        axes.set_xlabel(f"{len(names):,} owners{note}")
+        axes.set_xlabel(f"{many(len(names), 'owner')}{note}")
         return
     labels = [f"{_shortened(name)}  ({size:,})" for name, size in zip(names, sizes)]
     tilt = {"rotation": 50, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, labels)) > _ROOM else {}

@@ -2,46 +2,68 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from coterie.reports import benefit, charts, over_epsilon, topology
-from coterie.reports.markup import Markup, join, many, name, number, percent, tag
-from coterie.reports.privacy import claims_section, lead, statement_section, verdict
+from coterie.evaluation.words import choice
+from coterie.relations import UNIT
+from coterie.reports import benefit, charts, measures, over_epsilon, published, topology
+from coterie.reports.constant import title as metric_title
+from coterie.reports.gauges import gauges
+from coterie.reports.markup import Markup, join, many, name, tag
+from coterie.reports.privacy import (
+    claims_section,
+    in_short,
+    lead,
+    promise_section,
+    statement_section,
+    verdict,
+)
 from coterie.reports.reading import Run
 from coterie.reports.style import SHEET
+from coterie.units import counted, several
 
 ORACLE = tag("span", "oracle", class_="oracle", title="computed from private records; no owner releases it")
-_LISTED = 40  # gauges shown at once; of more owners only the fullest
-_FULLEST = 12
-_MOST = 1_000  # owners that the page names at all
+_NUMBERED = 40  # owners whose numbers stand in the picture of their network
+_WIDE = 60  # owners beyond whom that picture takes the page's whole width
+_BOARD = "A summary for a board. The file that it is printed from has all metrics, the full statement and settings."
 
 
 def page(run: Run, checksums: Mapping[str, str]) -> str:
     """The page as text. `checksums`: SHA-256 of the files that it was made from, by name."""
     title = f"{PurePath(run.facts['data']).stem}, {run.facts['protocol']}"
     sections = (
-        section("Result over " + run.facts["step"] + "s", _curve(run), "wide"),
-        *([section("Who gains by joining", _benefit(run), "wide")] if len(run.names) > 1 else []),
+        *([section("Published by the owners", published.published(run), "wide")] if run.evaluation else []),
+        section("Result over " + run.facts["step"] + "s", _curve(run), "wide board"),
+        section("All metrics", measures.measures(run.metric, run.classes, ORACLE), "wide"),
+        *([section("Who gains by joining", _benefit(run), "wide board")] if len(run.names) > 1 else []),
         *_over_epsilon(run),
+        promise_section(run.privacy.promise),
         claims_section(run.privacy),
         statement_section(run.privacy),
-        section("Each owner's budget", _gauges(run), "wide long"),
-        section("Who talks to whom", _network(run)),
+        section("Each owner's budget", gauges(run), "wide long board"),
+        section("Who talks to whom", _network(run), "wide" if len(run.names) > _WIDE else None),
         section("Who owns what", _partition(run)),
         section("Settings", _settings(run), "long"),
         section("Provenance", _provenance(run, checksums), "long"),
     )
     body = tag(
         "main",
-        tag("header", tag("h1", name(title)), lead(run, ORACLE), verdict(run.privacy), _about_oracles()),
+        tag(
+            "header",
+            tag("h1", name(title)),
+            lead(run, ORACLE),
+            in_short(run.privacy.promise),
+            verdict(run.privacy),
+            _about_oracles(),
+            tag("p", _BOARD, class_="soft printed"),
+        ),
         tag("div", *sections, class_="grid"),
     )
-    return f"<!DOCTYPE html>\n{tag('html', head(title), tag('body', body), lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', head(title), tag('body', body), lang='en', class_='sheet')}\n"
 
 
 def head(title: str) -> Markup:
@@ -74,10 +96,12 @@ def _about_oracles() -> Markup:
 
 def _curve(run: Run) -> Markup:
     metric = run.metric
-    where = "held-out rows of the owners" if "joint" in metric.oracle else "public test rows"
+    held = "rows" if run.privacy.unit == UNIT else "units"
+    where = f"held-out {held} of the owners" if "joint" in metric.oracle else "public test rows"
+    why = f"; {metric.why}" if metric.why else ""
     return join(
         [
-            tag("p", f"{metric.name} on {metric.rows:,} {where}", class_="soft"),
+            tag("p", f"{metric.words} on {metric.rows:,} {where}{why}", class_="soft"),
             charts.curve(metric, np.array(run.sizes), run.facts["step"], ORACLE),
         ]
     )
@@ -90,8 +114,9 @@ def _benefit(run: Run) -> Markup:
         f"{gains:,} of {owners:,} owners do better with the joint private model than with a model of their own records "
         "alone and no privacy at all "
     )
-    where = f"; {run.metric.name} on the same rows as above."
-    return join([tag("p", told, ORACLE, where, class_="soft"), benefit.benefit(run, ORACLE)])
+    where = f"; {run.metric.words} on the same rows as above. "
+    lines = tag("p", told, ORACLE, where, benefit.spread(run), class_="soft")
+    return join([lines, benefit.benefit(run, ORACLE)])
 
 
 def _over_epsilon(run: Run) -> list[Markup]:
@@ -103,41 +128,7 @@ def _over_epsilon(run: Run) -> list[Markup]:
     )
     drawn = over_epsilon.over_epsilon(run.over_epsilon, run.metric, max(run.privacy.budgets), ORACLE)
     content = join([tag("p", told, class_="soft"), drawn])
-    return [section(f"{run.metric.name.capitalize()} over ε", content, "wide")]
-
-
-def _gauges(run: Run) -> Markup:
-    """All owners of a few; of many the fullest, and the others folded away."""
-    privacy, owners = run.privacy, len(run.names)
-    order = list(range(owners))
-    if owners > _LISTED:
-        order.sort(key=lambda at: -round(privacy.certified[at] / privacy.budgets[at], 3))
-    shown = len(order) if owners <= _LISTED else _FULLEST
-    parts = [tag("ul", *(_gauge(run, at) for at in order[:shown]), class_="gauges")]
-    others = order[shown:_MOST]
-    if others:
-        unnamed = f"; {owners - _MOST:,} more are in result.json" if owners > _MOST else ""
-        inner = tag("ul", *(_gauge(run, at) for at in others), class_="gauges")
-        what = f"{many(len(others), 'owner')} with a smaller or equal share of the budget spent{unnamed}"
-        parts.append(tag("details", tag("summary", what), inner))
-    note = "Certified ε against the budget that each owner set"
-    note += f", fullest first; {_FULLEST} of {owners:,}." if owners > _LISTED else "."
-    return join([tag("p", f"{note} δ = {number(privacy.delta)}.", class_="soft"), *parts])
-
-
-def _gauge(run: Run, at: int) -> Markup:
-    spent, budget, fine = run.privacy.certified[at], run.privacy.budgets[at], run.privacy.within[at]
-    kind = "endless" if math.isinf(spent) else None if fine else "above"
-    words = f"ε {number(spent)} of {number(budget)}" + ("" if fine else ", above")
-    generated = run.names[at] == f"owner {run.numbers[at]}"
-    number_of = () if generated else (tag("span", run.numbers[at], class_="no"), " ")
-    head = tag(
-        "div",
-        tag("span", *number_of, name(run.names[at])),
-        tag("span", words, class_=None if fine else "alarm"),
-    )
-    part = min(spent / budget, 1.0)
-    return tag("li", head, tag("span", tag("b", class_=kind, style=f"width:{percent(part)}"), class_="track"))
+    return [section(f"{metric_title(run.metric.name)} over ε", content, "wide")]
 
 
 def _network(run: Run) -> Markup:
@@ -149,19 +140,25 @@ def _network(run: Run) -> Markup:
         told = "One owner at a time meets the shared model"
     else:
         told = "Every owner sends to an aggregator and hears back"
-    numbers = "numbers are those of the budgets" if len(run.names) <= _LISTED else "point at one for its name"
+    numbers = (
+        "numbers are those of the budgets" if len(run.names) <= _NUMBERED else "point at one for its name"
+    )
     return tag(
         "figure",
         topology.network(links, run),
         tag(
             "figcaption",
-            f"{told}; {run.facts['messages']:,} messages. Areas show numbers of records; {numbers}.",
+            f"{told}; {many(run.facts['messages'], 'message')}. Areas show numbers of "
+            f"{several(run.privacy.unit)}; {numbers}.",
         ),
     )
 
 
 def _partition(run: Run) -> Markup:
-    told = f"{many(sum(run.sizes), 'record')}, partition {run.how}. Height: the owner's records (public)"
+    unit = run.privacy.unit
+    told = (
+        f"{counted(sum(run.sizes), unit)}, partition {run.how}. Height: the owner's {several(unit)} (public)"
+    )
     marked = () if run.counts is None else ("; colours: their classes ", ORACLE)
     return tag(
         "figure",
@@ -178,6 +175,8 @@ def _settings(run: Run) -> Markup:
         for key, value in (own if isinstance(own, dict) else {}).items()
     }
     chosen = {f"{run.facts['step']}s": f"{run.facts['rounds']:,}", "messages": f"{run.facts['messages']:,}"}
+    if run.selection:
+        chosen["chosen by the owners"] = choice(run.selection)
     note = "As in experiment.toml; what is not listed was left to the data or the protocol."
     return join([pairs({key: _setting(key, value) for key, value in rows.items()} | chosen, "short"),
                  tag("p", note, class_="soft")])  # fmt: skip

@@ -79,7 +79,7 @@ def percent(part: float) -> str:
 def many(count: int, what: str) -> str:
     """A count with its noun.
 
-    >>> many(1, "owner"), many(1500, "owner")
-    ('1 owner', '1,500 owners')
+    >>> many(1, "owner"), many(1500, "owner"), many(2, "class")
+    ('1 owner', '1,500 owners', '2 classes')
     """
-    return f"{count:,} {what}{'s' * (count != 1)}"
+    return f"{count:,} {what}{('es' if what.endswith('s') else 's') * (count != 1)}"

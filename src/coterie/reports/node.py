@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie._rounding import at_most
+from coterie.evaluation.words import choice
 from coterie.reports.html import head, pairs, section
 from coterie.reports.markup import Markup, join, name, number, percent, tag
+from coterie.reports.privacy import promise_section
+from coterie.reports.published import box
+from coterie.units import told_owners
 
 _LISTED = 8  # columns that are named; agreement.json has all
 
@@ -14,14 +19,21 @@ def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
     """`found`: the summary of the run; `agreement`: what all parties agreed on."""
     title = f"{found['network']}, {found['name']}"
     owner = found["certified_epsilon"] is not None
+    told = found["evaluation"]
     sections = [
+        *((section("Published by the owners", box(told, _classes(agreement)), "wide"),) if told else ()),
         *((section("Privacy", _privacy(found)), section("Noise", tag("p", found["noise"]))) if owner else ()),
+        *((promise_section(found["promise"]),) if owner else ()),
         section("Network", _network(found, agreement)),
         section("Agreement", _agreement(found, agreement), "long"),
     ]
     header = tag("header", tag("h1", name(title)), _lead(found))
     body = tag("main", header, tag("div", *sections, class_="grid"))
     return f"<!DOCTYPE html>\n{tag('html', head(title), tag('body', body), lang='en')}\n"
+
+
+def _classes(agreement: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(agreement["schema"].get("classes") or ())
 
 
 def _lead(found: dict[str, Any]) -> Markup:
@@ -31,6 +43,8 @@ def _lead(found: dict[str, Any]) -> Markup:
     if own:
         parts += ["On its own records the model has ", tag("b", f"{own['name']} {_value(own['value'])}"),
                   " (for this owner's eyes only: it is computed from records and was not charged). "]  # fmt: skip
+    if found["selection"]:
+        parts.append(f"Chosen by the owners: {choice(found['selection'])}. ")
     if found["note"]:
         parts.append(tag("b", found["note"]))
     return tag("p", *parts, class_="lead")
@@ -45,7 +59,7 @@ def _privacy(found: dict[str, Any]) -> Markup:
         tag(
             "div",
             tag("span", "spent on these records, over all runs"),
-            tag("span", f"ε {_value(spent)} of {number(budget)}"),
+            tag("span", f"ε {_bound(spent)} of {number(budget)}"),
         ),
         tag(
             "span",
@@ -56,7 +70,9 @@ def _privacy(found: dict[str, Any]) -> Markup:
     )
     rows = {
         "claimed ε": "nothing" if found["claimed_epsilon"] is None else _value(found["claimed_epsilon"]),
-        "certified ε": f"{_value(found['certified_epsilon'])} for this run",
+        "certified ε": f"{_bound(found['certified_epsilon'])} for this run",
+        **_together(found.get("all_others_epsilon")),
+        **_person(found),
         "audited ε": "not here: see coterie audit",
         "δ": number(found["delta"]),
         "adversary's view": found["view"],
@@ -64,6 +80,19 @@ def _privacy(found: dict[str, Any]) -> Markup:
         "ledger": found["ledger"],
     }
     return join([tag("p", verdict, class_="verdict good" if within else "verdict alarm"), gauge, pairs(rows)])
+
+
+def _together(epsilon: float | str | None) -> dict[str, str]:
+    """Of masked sums: the second number."""
+    return {} if epsilon is None else {"against all other owners together": f"ε {_bound(epsilon)}"}
+
+
+def _person(found: dict[str, Any]) -> dict[str, str]:
+    """Of a person whom several owners know."""
+    epsilon, owners = found.get("person_epsilon"), found.get("owners_per_person", 1)
+    return (
+        {} if epsilon is None else {f"for a person at {told_owners(owners)} owners": f"ε {_bound(epsilon)}"}
+    )
 
 
 def _network(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
@@ -90,6 +119,10 @@ def _setting(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {one}" for key, one in value.items()) or "none"
     return str(value)
+
+
+def _bound(value: float | str) -> str:
+    return number(at_most(float(value)))
 
 
 def _value(value: float | str) -> str:

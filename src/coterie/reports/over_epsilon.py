@@ -15,15 +15,16 @@ def over_epsilon(found: OverEpsilon, metric: Metric, asked: float, oracle: Marku
     What is not finite, as after a model diverged, is left out.
     """
     lines = (("mean", found.joint), ("floor", found.local_only))
-    seen = np.r_[found.joint, found.local_only, metric.central]
+    seen = np.r_[found.joint, found.local_only, metric.central, metric.constant]
     seen = seen[np.isfinite(seen)]
     ticks = nice_ticks(float(seen.min()), float(seen.max())) if seen.size else [0.0, 1.0]
     low, high = ticks[0], ticks[-1]
     along = 100 * np.log(found.epsilon / found.epsilon[0]) / np.log(found.epsilon[-1] / found.epsilon[0])
     shapes = [rule((high - tick) / (high - low)) for tick in ticks]
-    if np.isfinite(metric.central):
-        y = f"{100 * (high - metric.central) / (high - low):.2f}"
-        shapes.append(tag("line", x1=0, y1=y, x2=100, y2=y, class_="ceiling"))
+    for level, kind in ((metric.central, "ceiling"), (metric.constant, "constant")):
+        if np.isfinite(level):
+            y = f"{100 * (high - level) / (high - low):.2f}"
+            shapes.append(tag("line", x1=0, y1=y, x2=100, y2=y, class_=kind))
     for kind, values in lines:
         shapes += _line(kind, along, 100 * (high - values) / (high - low))
     labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
@@ -32,8 +33,8 @@ def over_epsilon(found: OverEpsilon, metric: Metric, asked: float, oracle: Marku
         for place, epsilon in zip(along.tolist(), found.epsilon.tolist())
     ]
     labels.append(tag("span", "ε of the owner with the largest budget", class_="axis"))
-    described = f"{metric.name} over ε, from {number(found.epsilon[0])} to {number(found.epsilon[-1])}"
-    return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(asked, oracle))
+    described = f"{metric.words} over ε, from {number(found.epsilon[0])} to {number(found.epsilon[-1])}"
+    return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(asked, metric, oracle))
 
 
 def _line(kind: str, along: np.ndarray, down: np.ndarray) -> list[Markup]:
@@ -45,17 +46,21 @@ def _line(kind: str, along: np.ndarray, down: np.ndarray) -> list[Markup]:
     return [tag("path", d=f"M{' L'.join(spots)}", class_=kind), *dots]
 
 
-def _key(asked: float, oracle: Markup) -> Markup:
+def _key(asked: float, metric: Metric, oracle: Markup) -> Markup:
     rows = (
-        ("mean", f"joint model (the run itself: ε = {number(asked)})"),
-        ("floor", "each owner alone, same budget"),
-        ("ceiling", "all records, no privacy"),
+        ("mean", f"joint model (the run itself: ε = {number(asked)})", True),
+        ("floor", "each owner alone, same budget", True),
+        ("ceiling", "all records, no privacy", True),
+        ("constant", f"a constant: {metric.constant_says}", "constant" in metric.oracle),
     )
     samples = (
-        tag("svg", tag("line", x1=0, y1=6, x2=29, y2=6, class_=kind), aria_hidden="true") for kind, _ in rows
+        tag("svg", tag("line", x1=0, y1=6, x2=29, y2=6, class_=kind), aria_hidden="true") for kind, *_ in rows
     )
     return tag(
         "ul",
-        *(tag("li", sample, tag("span", words, " ", oracle)) for sample, (_, words) in zip(samples, rows)),
+        *(
+            tag("li", sample, tag("span", words, *((" ", oracle) if marked else ())))
+            for sample, (_, words, marked) in zip(samples, rows)
+        ),
         class_="key",
     )

@@ -3,36 +3,54 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from coterie._rounding import at_least, at_most
+from coterie.evaluation.words import shown, title
 from coterie.reports import charts
 from coterie.reports.charts import Bar
-from coterie.reports.markup import Markup, join, many, number, tag
+from coterie.reports.constant import an
+from coterie.reports.constant import verdict as verdict_of
+from coterie.reports.markup import Markup, join, number, tag
 from coterie.reports.reading import Privacy, Run
+from coterie.units import at_owners, counted, noun_of, told_owners
 
+PLAIN = "The promise in plain words"
 _NONE = "—"
 
 
+def in_short(promise: Sequence[str]) -> Markup:
+    """The promise's first sentence, for the head of the page."""
+    return tag("p", tag("b", "The promise: "), _sentence(promise[0].split(": ", 1)[1]), class_="inshort")
+
+
 def lead(run: Run, oracle: Markup) -> Markup:
-    """The result in a sentence."""
+    """The result in a sentence, beside what a constant has and what the owners published; then its other measures."""
     metric, owners = run.metric, len(run.names)
-    what = "mean squared error" if metric.name == "mse" else metric.name
 
     def value(amount: float, key: str) -> Markup:
         return tag("span", tag("b", number(amount)), *((" ", oracle) if key in metric.oracle else ()))
 
     reached = (
-        join([f"an {what} of " if what[0] in "aeiou" else f"a {what} of ", value(metric.joint, "joint")])
+        join([f"{an(metric.name)} of ", value(metric.joint, "joint")])
         if math.isfinite(metric.joint)
-        else "no finite " + what + ": the model diverged"
+        else f"no finite {metric.words}: the model diverged"
     )
     who = "One owner" if owners == 1 else f"Together, {owners:,} owners"
     verb = "reaches" if owners == 1 else "reach"
+    told = verdict_of(metric.name, metric.joint, metric.constant, metric.constant_says)
+    mark = (oracle, " ") if "constant" in metric.oracle else ()
     return tag(
         "p",
-        f"{who} with {many(sum(run.sizes), 'record')} {verb} ",
+        *((tag("b", told, class_="alarm"), " ", *mark) if told else ()),
+        f"{who} with {counted(sum(run.sizes), run.privacy.unit)} {verb} ",
         reached,
-        "; alone, at the same budget, " if owners > 1 else "; the baseline at the same budget, ",
+        f"; a constant ({metric.constant_says}) has ",
+        value(metric.constant, "constant"),
+        *_published(run),
+        ". Alone, at the same budget, " if owners > 1 else ". The baseline at the same budget reaches ",
+        *(("they reach ",) if owners > 1 else ()),
         value(metric.local_only, "local_only"),
         "; with all records and no privacy, ",
         value(metric.central, "central"),
@@ -42,10 +60,25 @@ def lead(run: Run, oracle: Markup) -> Markup:
     )
 
 
+def _published(run: Run) -> tuple[object, ...]:
+    """What was charged for, so that all may hear it: the first metric with its interval."""
+    told = run.evaluation
+    if told is None or told["diverged"] or not told["metrics"]:
+        return ()
+    first = run.metric.name if run.metric.name in told["metrics"] else next(iter(told["metrics"]))
+    words = f"{title(first)} {shown(told['metrics'][first])}"
+    return "; published by the owners, charged: ", tag("b", words)
+
+
+def certified(privacy: Privacy) -> str:
+    """The largest certificate, rounded up."""
+    return number(at_most(privacy.worst))
+
+
 def _certified_words(privacy: Privacy) -> Markup:
     if math.isinf(privacy.worst):
         return join(["No finite privacy can be certified: ", tag("b", "ε = ∞"), "."])
-    return join([f"What one {privacy.unit} can change is certified at ", tag("b", f"ε ≤ {number(privacy.worst)}"),
+    return join([f"What one {privacy.unit} can change is certified at ", tag("b", f"ε ≤ {certified(privacy)}"),
                  " (", tag("span", f"δ = {number(privacy.delta)}"), ")."])  # fmt: skip
 
 
@@ -63,16 +96,16 @@ def claims_section(privacy: Privacy) -> Markup:
     above = privacy.claimed is not None and privacy.worst > privacy.claimed * (1 + 1e-6)
     rows = [
         Bar("claimed by the paper", "claimed", privacy.claimed, _claimed(privacy)),
-        Bar(
-            "certified, at most", "above" if above else "certified", privacy.worst, f"{number(privacy.worst)}"
-        ),
+        Bar("certified, at most", "above" if above else "certified", privacy.worst, certified(privacy)),
         Bar("audited, at least", "audited", privacy.audited, _audited(privacy)),
     ]
     drawn, logarithmic = charts.bars(rows, privacy.budgets[0] if same else None)
     scale = "logarithmic" if logarithmic else "linear, from zero"
     mark = "The upright mark is the budget." if same else _range_of(privacy)
     world = (
-        "" if privacy.audited is None else " Audited: the same mechanism in a small world of worst records."
+        ""
+        if privacy.audited is None
+        else f" Audited: this run's releases, with a {noun_of(privacy.unit)} at its worst."
     )
     figure = tag("figure", drawn, tag("figcaption", f"ε, {scale}. {mark}{world}"))
     notes = [tag("p", f"Note: {note}.", class_="soft") for note in _notes(privacy)]
@@ -90,7 +123,7 @@ def _claimed(privacy: Privacy) -> str:
 
 
 def _audited(privacy: Privacy) -> str:
-    return "not measured" if privacy.audited is None else number(privacy.audited)
+    return "not measured" if privacy.audited is None else number(at_least(privacy.audited))
 
 
 def table(privacy: Privacy) -> Markup:
@@ -110,8 +143,8 @@ def table(privacy: Privacy) -> Markup:
     ]  # fmt: skip
     first = (
         "none stated" if privacy.claimed is None else f"ε = {number(privacy.claimed)}",
-        "ε = ∞" if math.isinf(privacy.worst) else f"ε ≤ {number(privacy.worst)}",
-        f"ε ≥ {number(privacy.audited)}" if privacy.audited is not None else "not measured",
+        "ε = ∞" if math.isinf(privacy.worst) else f"ε ≤ {certified(privacy)}",
+        f"ε ≥ {_audited(privacy)}" if privacy.audited is not None else "not measured",
     )
     head = tag(
         "tr", tag("td"), *(tag("th", word, scope="col") for word in ("claimed", "certified", "audited"))
@@ -141,6 +174,8 @@ def _notes(privacy: Privacy) -> list[str]:
     found = [
         f"the claim is {note}" if note.startswith("outside") else note,
         privacy.certificate["reason"],
+        *([] if privacy.all_others is None else [_together(privacy.all_others)]),
+        *([] if privacy.person is None else [_person(privacy)]),
         *privacy.warnings,
     ]
     if privacy.audited is not None:
@@ -148,12 +183,30 @@ def _notes(privacy: Privacy) -> list[str]:
     return [one.rstrip(".") for one in found if one]
 
 
+def _together(epsilon: float) -> str:
+    limit = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
+    return f"against all other owners together, were they to collude: {limit}"
+
+
+def _person(privacy: Privacy) -> str:
+    """What a person whom several owners know meets, and whether that was asked for."""
+    words = at_owners(privacy.unit, told_owners(privacy.owners_per_person))
+    limit = (
+        "no finite ε"
+        if math.isinf(privacy.person or 0.0)
+        else f"ε ≤ {number(at_most(privacy.person or 0.0))}"
+    )
+    return f"for one {words}: {limit}" + (
+        ", which is what budgets are for" if privacy.owners_per_person > 1 else ""
+    )
+
+
 def _contradictions(audited: float, audit: dict[str, Any]) -> list[str]:
-    """What an attack refutes: claim and certificate of the world that it was made in, not of the run's."""
+    """What an attack refutes: claim and certificate of what it attacked."""
     found = []
     for key, words in (
-        ("certified_epsilon", "the certificate of the world it attacked, so one of the two is wrong"),
-        ("claimed_epsilon", "the claim for the world it attacked, and refutes it at the stated confidence"),
+        ("certified_epsilon", "the certificate of what it attacked, so one of the two is wrong"),
+        ("claimed_epsilon", "the claim for what it attacked, and refutes it at the stated confidence"),
     ):
         bound = audit.get(key)
         if isinstance(bound, (int, float)) and audited > bound:
@@ -166,12 +219,26 @@ def _whose(privacy: Privacy) -> str:
 
 
 def _world(privacy: Privacy) -> str:
-    """The audit's own small world, with the certificate that holds there."""
+    """What the audit attacked, with the certificate that holds for it."""
     if privacy.audited is None:
         return _NONE
     bound = privacy.audit.get("certified_epsilon")
-    known = f"; certified there: ε ≤ {number(float(bound))}" if isinstance(bound, (int, float)) else ""
-    return f"the same mechanism at its worst: {_of(privacy.audit, 'world')}{known}"
+    known = (
+        f"; certified for it: ε ≤ {number(at_most(float(bound)))}" if isinstance(bound, (int, float)) else ""
+    )
+    return f"{_of(privacy.audit, 'world')}{known}"
+
+
+def promise_section(promise: Sequence[str]) -> Markup:
+    """For whom a record is about: the sentence that is all of it, then what it means."""
+    (_, short), *items = (sentence.split(": ", 1) for sentence in promise)
+    rows = [tag("div", tag("dt", item), tag("dd", _sentence(words))) for item, words in items]
+    first = tag("p", tag("b", _sentence(short)))
+    return tag("section", tag("h2", PLAIN), first, tag("dl", *rows), class_="wide long")
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def statement_section(privacy: Privacy) -> Markup:

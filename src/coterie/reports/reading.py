@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from coterie import _check
 from coterie.errors import InputError
+from coterie.problems.metrics import METRICS
+from coterie.reports.taking import Taker, as_number, short
 
 FILES = ("result.json", "trace.csv", "experiment.toml")  # what a report is made from
 
@@ -26,10 +29,21 @@ class Metric:
     joint: float
     local_only: float
     central: float
+    constant: float
+    constant_says: str
+    why: str  # that metric is shown first, where it needs saying
+    all: dict[str, tuple[float, float]]  # by name: of the joint model, and of the constant
+    confusion: np.ndarray | None  # (classes, classes) rows by true and by predicted class
+    unit: str  # of a quantity
     rows: int
     oracle: frozenset[str]
     steps: np.ndarray  # (points,)
     values: np.ndarray  # (points, models)
+
+    @property
+    def words(self) -> str:
+        """The metric as people call it."""
+        return METRICS[self.name].words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +83,13 @@ class Privacy:
     certified: tuple[float, ...]
     certificate: dict[str, Any]  # of the owner with the largest
     audited: float | None
+    all_others: float | None  # masked sums, shared noise: the largest ε against all other owners together
+    owners_per_person: int  # how many owners may know one person, to whom budgets are promised
+    person: float | None  # ε for a person at so many owners, at least two; None: there is one owner
     audit: dict[str, Any]  # its finding, the world it was made in, and what was claimed and certified there
     warnings: tuple[str, ...]
     statement: tuple[str, ...]
+    promise: tuple[str, ...]
 
     @property
     def worst(self) -> float:
@@ -80,8 +98,10 @@ class Privacy:
 
     @property
     def within(self) -> tuple[bool, ...]:
-        """Which owners' certificates keep their budgets, up to rounding."""
-        return tuple(one <= budget * (1 + 1e-9) for one, budget in zip(self.certified, self.budgets))
+        """Which owners' certificates keep their budgets, up to rounding: of whom these are promised to."""
+        person = math.inf if self.person is None else self.person
+        spent = self.certified if self.owners_per_person == 1 else (person,) * len(self.budgets)
+        return tuple(one <= budget * (1 + 1e-9) for one, budget in zip(spent, self.budgets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +124,8 @@ class Run:
     metric: Metric
     benefit: Benefit
     over_epsilon: OverEpsilon | None
+    selection: dict[str, Any] | None  # which model owners chose, as `words.choice` takes it
+    evaluation: dict[str, Any] | None  # what owners published, as `words.sentences` takes it
     privacy: Privacy
     network: Network
     how: str  # the partition
@@ -120,38 +142,9 @@ class Run:
         return tuple(range(len(self.names))) if counted else tuple(range(1, len(self.names) + 1))
 
 
-class _Taker:
-    """Looks values up by path and kind; the first that does not fit is an error that names it."""
-
-    def __init__(self, obj: Any) -> None:
-        self.obj = obj
-
-    def __call__(self, path: str, *kinds: type) -> Any:
-        found = self.obj
-        for key in path.split("."):
-            found = found.get(key) if isinstance(found, dict) else None
-        if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
-            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-            raise InputError(
-                f"result.json: {path} is {_short(found)}, must be {wanted}. Give a folder that this version wrote."
-            )
-        return found
-
-    def list_of(self, path: str, length: int | None, *kinds: type) -> list[Any]:
-        found = self(path, list)
-        fits = all(isinstance(one, kinds) and not isinstance(one, bool) for one in found)
-        if not fits or (length is not None and len(found) != length):
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise InputError(f"result.json: {path} must be a list of {length or 'some'} {wanted} values.")
-        return found
-
-    def number(self, path: str) -> float:
-        return as_number(path, self(path, int, float, str))
-
-
 def read(files: Mapping[str, bytes]) -> Run:
     """The run that the bytes of `FILES` describe."""
-    take = _Taker(_json(files["result.json"]))
+    take = Taker(_json(files["result.json"]))
     names = tuple(take.list_of("owner_names", None, str))
     owners = len(names)
     if not owners:
@@ -163,9 +156,11 @@ def read(files: Mapping[str, bytes]) -> Run:
         | {"platform": take("provenance.platform", str), "seed": take("provenance.seed", int)},
         names=names,
         sizes=tuple(take.list_of("sizes", owners, int)),
-        metric=_metric(take, files["trace.csv"]),
+        metric=_metric(take, files["trace.csv"], len(classes)),
         benefit=_benefit(take, owners),
         over_epsilon=_over_epsilon(take),
+        selection=_selection(take),
+        evaluation=_evaluation(take, len(classes)),
         privacy=_privacy(take, owners),
         network=_network(take, owners),
         how=take("partition.how", str),
@@ -190,10 +185,23 @@ _FACTS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _metric(take: _Taker, trace: bytes) -> Metric:
+def _metric(take: Taker, trace: bytes, classes: int) -> Metric:
     steps, values = _trace(trace)
+    names = take("metric.all", dict)
+    for name in (take("metric.name", str), *names):
+        _check.one_of("result.json: metric.name", name, METRICS)
+    confusion = take("metric.confusion", list, type(None))
     return Metric(
         name=take("metric.name", str),
+        constant=take.number("metric.constant"),
+        constant_says=take("metric.constant_says", str),
+        why=take("metric.why", str),
+        all={
+            name: (take.number(f"metric.all.{name}.joint"), take.number(f"metric.all.{name}.constant"))
+            for name in names
+        },
+        confusion=None if confusion is None else _table("metric.confusion", confusion, (classes, classes)),
+        unit=take("metric.unit", str),
         joint=take.number("metric.joint"),
         local_only=take.number("metric.local_only"),
         central=take.number("metric.central"),
@@ -204,7 +212,7 @@ def _metric(take: _Taker, trace: bytes) -> Metric:
     )
 
 
-def _benefit(take: _Taker, owners: int) -> Benefit:
+def _benefit(take: Taker, owners: int) -> Benefit:
     joint, own = (
         tuple(
             as_number(f"benefit.{key}", one)
@@ -215,12 +223,12 @@ def _benefit(take: _Taker, owners: int) -> Benefit:
     return Benefit(
         joint=joint,
         own=own,
-        lower_is_better=take("metric.name", str) == "mse",
+        lower_is_better=METRICS[take("metric.name", str)].lower_is_better,
         oracle=frozenset(take.list_of("benefit.oracle", None, str)),
     )
 
 
-def _over_epsilon(take: _Taker) -> OverEpsilon | None:
+def _over_epsilon(take: Taker) -> OverEpsilon | None:
     if take("over_epsilon", dict, type(None)) is None:
         return None
     found: dict[str, np.ndarray] = {}
@@ -241,33 +249,111 @@ def _over_epsilon(take: _Taker) -> OverEpsilon | None:
     return OverEpsilon(**found)
 
 
-def _privacy(take: _Taker, owners: int) -> Privacy:
+def _selection(take: Taker) -> dict[str, Any] | None:
+    """Which model was chosen; what is not as `selection.Selected` writes it is named."""
+    if take("selection", dict, type(None)) is None:
+        return None
+    found = {key: take(f"selection.{key}", *kinds) for key, kinds in _SELECTED.items()}
+    for one in found["candidates"]:
+        if not isinstance(one, dict) or set(one) != {"model", "difference"}:
+            raise InputError(f"result.json: selection holds {short(one)}, must have model, difference.")
+    return found
+
+
+def _evaluation(take: Taker, classes: int) -> dict[str, Any] | None:
+    """What owners published; what is not as `told.Published` writes it is named."""
+    if take("evaluation", dict, type(None)) is None:
+        return None
+    found = {key: take(f"evaluation.{key}", *kinds) for key, kinds in _PUBLISHED.items()}
+    confusion, bands = found["confusion"], found["calibration"]
+    for metrics in _groups(found["groups"]):
+        for one in metrics.values():
+            _interval(one, ())
+    fits = confusion is None or (
+        len(confusion) == classes and all(isinstance(row, list) and len(row) == classes for row in confusion)
+    )
+    if not fits:
+        raise InputError(f"result.json: evaluation.confusion must be {classes} rows of {classes} intervals.")
+    for one in (*found["metrics"].values(), *(one for row in confusion or () for one in row), *(bands or ())):
+        _interval(one, ("from", "to") if bands is not None and any(one is band for band in bands) else ())
+    return found
+
+
+def _groups(groups: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Metrics of each group; InputError unless they are as `told.Published` writes them."""
+    if groups is None:
+        return []
+    found = groups.get("metrics")
+    if not isinstance(groups.get("column"), str) or not isinstance(found, dict):
+        raise InputError("result.json: evaluation.groups must have column and metrics.")
+    if not all(isinstance(one, dict) for one in found.values()):
+        raise InputError("result.json: evaluation.groups.metrics must have metrics for each group.")
+    return list(found.values())
+
+
+def _interval(one: Any, more: tuple[str, ...]) -> None:
+    """InputError unless it is a number or null with two ends, of which one may be null."""
+    keys = ("value", "low", "high", *more)
+    fits = isinstance(one, dict) and set(one) == set(keys)
+    if not fits or not all(one[key] is None or type(one[key]) in (int, float) for key in keys):
+        raise InputError(f"result.json: evaluation holds {short(one)}, must have {', '.join(keys)}.")
+
+
+_SELECTED: dict[str, tuple[type, ...]] = {
+    "share": (int, float),
+    "epsilon": (int, float, str),
+    "owners": (int,),
+    "of": (int,),
+    "choice": (str,),
+    "candidates": (list,),
+    "noise": (int, float),
+    "sums": (str,),
+}
+_PUBLISHED: dict[str, tuple[type, ...]] = {
+    "which": (str,),
+    "share": (int, float),
+    "epsilon": (int, float, str),
+    "owners": (int,),
+    "of": (int,),
+    "rows": (int, type(None)),
+    "unit": (str,),
+    "tables": (str,),
+    "diverged": (bool,),
+    "metrics": (dict,),
+    "confusion": (list, type(None)),
+    "calibration": (list, type(None)),
+    "groups": (dict, type(None)),
+}
+
+
+def _privacy(take: Taker, owners: int) -> Privacy:
     budget = take("privacy.budget_epsilon", int, float, list)
     budgets = [budget] * owners if not isinstance(budget, list) else take.list_of(
         "privacy.budget_epsilon", owners, int, float
     )  # fmt: skip
     certified = take.list_of("privacy.certified_epsilon.per_owner", owners, int, float, str)
-    claimed, audited = (
-        take(f"privacy.{key}", int, float, str, type(None)) for key in ("claimed_epsilon", "audited_epsilon")
-    )
+    bounds = {
+        key: take.bound(f"privacy.{key}_epsilon") for key in ("claimed", "audited", "all_others", "person")
+    }
     return Privacy(
         unit=take("privacy.unit", str),
         delta=take.number("privacy.delta"),
         budgets=tuple(map(float, budgets)),
-        claimed=None if claimed is None else as_number("privacy.claimed_epsilon", claimed),
         claim=take("privacy.claim", dict),
         certified=tuple(as_number("privacy.certified_epsilon.per_owner", one) for one in certified),
         certificate={
             key: take(f"privacy.{key}", str) for key in ("relation", "unit", "view", "accountant", "reason")
         },
-        audited=None if audited is None else as_number("privacy.audited_epsilon", audited),
-        audit={} if audited is None else take("privacy.audit", dict),
+        owners_per_person=take("privacy.owners_per_person", int),
+        **bounds,
+        audit={} if bounds["audited"] is None else take("privacy.audit", dict),
         warnings=tuple(take.list_of("privacy.warnings", None, str)),
         statement=tuple(take.list_of("privacy.statement", None, str)),
+        promise=tuple(take.list_of("privacy.promise", None, str)),
     )
 
 
-def _network(take: _Taker, owners: int) -> Network:
+def _network(take: Taker, owners: int) -> Network:
     links = take("network.links", list, type(None))
     table = None if links is None else _table("network.links", links, (len(links), 2))
     if table is not None and table.size and not 0 <= table.min() <= table.max() < owners:
@@ -278,13 +364,6 @@ def _network(take: _Taker, owners: int) -> Network:
         number_of_links=take("network.number_of_links", int),
         links=None if table is None else tuple((int(one), int(other)) for one, other in table),
     )
-
-
-def as_number(path: str, value: Any) -> float:
-    """A JSON number, or the text that stands for one JSON does not have."""
-    if isinstance(value, str) and value not in ("inf", "-inf", "nan"):
-        raise InputError(f"result.json: {path} is {_short(value)}, must be a number.")
-    return float(value)
 
 
 def _json(content: bytes) -> Any:
@@ -303,11 +382,8 @@ def _toml(content: bytes) -> dict[str, Any]:
 
 def _table(path: str, rows: list[Any], shape: tuple[int, int]) -> np.ndarray:
     """Whole numbers of that shape."""
-    fits = len(rows) == shape[0] and all(
-        isinstance(row, list) and len(row) == shape[1] and all(type(one) is int for one in row)
-        for row in rows
-    )
-    if not fits:
+    fits = len(rows) == shape[0] and all(isinstance(row, list) and len(row) == shape[1] for row in rows)
+    if not fits or not all(type(one) is int for row in rows for one in row):
         raise InputError(f"result.json: {path} must be {shape[0]} rows of {shape[1]} whole numbers.")
     return np.array(rows, int).reshape(shape)
 
@@ -322,8 +398,3 @@ def _trace(content: bytes) -> tuple[np.ndarray, np.ndarray]:
     if table.ndim != 2 or table.shape[1] < 4 or not math.isfinite(table[:, 0].sum()):
         raise InputError("trace.csv: must have a step, the metric, disagreement and a model in every row.")
     return table[:, 0], table[:, 3:]
-
-
-def _short(value: Any) -> str:
-    shown = "missing" if value is None else repr(value)
-    return shown if len(shown) <= 40 else shown[:39] + "…"

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+from coterie._rounding import at_most
+from coterie.relations import UNIT, named
 from coterie.reports.markup import many, number
+from coterie.units import OWNER, at_owners, noun_of, several
 
 TRANSCRIPT = "public transcript"
-_RELATIONS = {
-    "replace_one": "two data sets are neighbours if one record of one owner is replaced by any other (replace-one); "
-    "numbers of records are public.",
-    "add_or_remove_one": "two data sets are neighbours if one record of one owner is added or removed "
-    "(add-or-remove-one). Replacing a record is two such changes and costs about twice as much.",
-}
+SEEDED = "real owners, test noise"  # in the engine's place where somebody gave the seed of a node's noise
+CLASSES_READ = (
+    "the list of classes was read off the records, as no columns file declares it: one record could show in it, and no "
+    "ε covers that"
+)
+COLUMNS_READ = (
+    "ranges and lists were read off the records (coterie data init --from-rows, or an estimator without bounds or "
+    "classes): they show single records, and no ε covers that"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the statement is made of. All of it is public."""
+    """What the statement is made of: public, and plain, so that a file holds it and a reader can derive it again."""
 
     epsilon: float  # the largest certified
     delta: float
@@ -32,18 +39,50 @@ class Facts:
     accountant: str
     reason: str  # why epsilon is infinite
     sizes: tuple[int, ...]
-    noise: str  # gaussian, laplace, none
+    noise: str  # in words, such as "with Gaussian noise"
+    noisy: bool  # whether there is any
+    norm: int  # in which each record's part is at most clip_norm
     clip_norm: float
-    releases: tuple[int, ...]
+    releases: int  # the most of any owner
     sampling: str  # in words
     extra: bool  # whether owners release, and are charged for, more than those sums
     own_noise: bool  # whether each owner's own noise carries its guarantee
     quorum: int
+    selection: float  # share of the budget that paid for choosing a model; 0: nothing was released for it
+    evaluation: float  # share of the budget that paid for tables of scores; 0: none were released
+    held_out: (
+        float  # share of records that owners kept out of training for these tables; 0: they are over all
+    )
+    grouped_by: str  # the column whose values they are divided by; empty: none
+    colluding: int | None = (
+        None  # noise that owners need of each other: how many of them may pool what they know; None: own noise
+    )
+    all_others: dict[str, Any] | None = (
+        None  # where `colluding` is a number: the largest certificate against all other owners together
+    )
+    owners_per_person: int = 1  # how many owners may know one person, to whom the budget is promised
+    person: dict[str, Any] | None = (
+        None  # the certificate for a person at so many owners, at least two; None: there is one owner
+    )
     calibration: str
     features: str
     fitted_on_public_rows: bool
+    classes_declared: bool  # or read off the records
+    columns_declared: bool  # or made from the records
     test_is_public: bool
     engine: str
+
+
+# What nothing else in a result says. A result keeps these beside its certificates, under `privacy.facts`.
+KEPT = ("noise", "noisy", "norm", "clip_norm", "releases", "sampling", "extra", "own_noise", "quorum", "selection",
+        "evaluation", "held_out", "grouped_by", "colluding", "all_others",
+        "owners_per_person", "person", "features", "fitted_on_public_rows", "classes_declared", "columns_declared",
+        "test_is_public")  # fmt: skip
+
+
+def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
+    """What counts as public although it was read off the records."""
+    return ([] if classes_declared else [CLASSES_READ]) + ([] if columns_declared else [COLUMNS_READ])
 
 
 def statement(facts: Facts) -> list[str]:
@@ -51,10 +90,9 @@ def statement(facts: Facts) -> list[str]:
     return [
         f"Guarantee: {_guarantee(facts)}",
         f"Unit of privacy: {_unit(facts)}",
-        f"Adjacency: {_RELATIONS.get(facts.relation, facts.relation)}",
+        f"Adjacency: {named(facts.relation).words(facts.unit, facts.owners_per_person)}",
         f"Released: {_released(facts)}",
-        "Public without charge: names of owners and columns, classes, ranges, each owner's number of records, the "
-        "topology, who takes part when, and all settings.",
+        f"Public without charge: {_public(facts)}",
         f"Adversary's view: {_view(facts)}",
         f"Accountant: {_accountant(facts)}",
         f"δ against 1/n: {_delta(facts)}",
@@ -69,36 +107,122 @@ def statement(facts: Facts) -> list[str]:
 
 
 def _guarantee(facts: Facts) -> str:
-    if math.isinf(facts.epsilon):
+    if math.isinf(promised(facts)):
         why = f", because {facts.reason}" if facts.reason else ""
         return f"none. No finite ε can be certified for what was released{why}."
     who = "the owner" if len(facts.sizes) == 1 else "every owner"
-    epsilon, delta = number(facts.epsilon), number(facts.delta)
+    epsilon, delta = number(at_most(promised(facts))), number(facts.delta)
     return f"for {who}, what was released is (ε, δ)-differentially private with ε ≤ {epsilon}, δ = {delta}."
 
 
+def promised(facts: Facts) -> float:
+    """The ε for whom the budget is promised: a unit, or a person at several owners."""
+    return facts.epsilon if facts.owners_per_person == 1 else epsilon_of(facts.person)
+
+
+def whom(facts: Facts) -> str:
+    """To whom it is, in words after "one"."""
+    return at_owners(facts.unit, facts.owners_per_person)
+
+
 def _unit(facts: Facts) -> str:
+    noun, several_owners = noun_of(facts.unit), facts.owners_per_person > 1
+    if facts.unit == UNIT:
+        who = f"one {whom(facts)}, all of them together" if several_owners else "one record of one owner"
+        less = "records, or at more owners," if several_owners else "several records"
+        return (
+            f"{who}. Somebody with {'more ' * several_owners}{less} is protected less, and without a bound on their "
+            f"number no guarantee for a person follows.{_otherwise(facts)}"
+        )
+    if noun == OWNER:
+        return f"one {whom(facts)}: all that it holds, as far as it takes part.{_record(facts)}{_otherwise(facts)}"
+    at = whom(facts) if several_owners else f"{facts.unit}, at one owner"
+    known = "more owners" if several_owners else "two owners"
     return (
-        f"one {facts.unit} of one owner. Somebody with several {facts.unit}s is protected less, and without a bound on "
-        "their number no guarantee for a person follows."
+        f"one {at}: all of them together, however many there are. An owner who has more of one {noun} leaves the "
+        f"others out. Who is known to {known} is one {noun} at each, and nobody can see that: it is protected less."
+        f"{_record(facts)}{_otherwise(facts)}"
     )
 
 
+def _record(facts: Facts) -> str:
+    """Argument: replacing one record of a unit is replacing the unit; adding one is removing it and adding another."""
+    return "" if sizes_are_private(facts) else f" The same ε bounds one record of one {noun_of(facts.unit)}."
+
+
+def _otherwise(facts: Facts) -> str:
+    """The other number: of one unit where several are promised something, of a person at two owners else."""
+    if facts.person is None or math.isinf(facts.epsilon):
+        return ""
+    if facts.owners_per_person > 1:
+        return f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}."
+    epsilon = epsilon_of(facts.person)
+    bound = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
+    return f" For one {at_owners(facts.unit, 2)}: {bound}."
+
+
 def _released(facts: Facts) -> str:
-    times = many(max(facts.releases), "release")
-    norm = "1-norm" if facts.noise == "laplace" else "2-norm"
-    noised = {"none": "without any noise"}.get(facts.noise, f"with {facts.noise.capitalize()} noise")
+    times = many(facts.releases, "release")
     more = " What else an owner tells is charged on top." if facts.extra else ""
+    if facts.selection:
+        more += (
+            " After training, one vector an owner with Gaussian noise: sums over its records of how much more or less "
+            "than the trained model each model of a public list loses, by which one of them is chosen. "
+            f"{facts.selection:.3g} of every budget paid for it, and the guarantee includes it."
+        )
+    if facts.evaluation:
+        which = f"all its {several(facts.unit)}"
+        if facts.held_out:
+            share = f"{facts.held_out:.3g} of its {several(facts.unit)}"
+            which = f"{share}, which it drew in secret and kept out of training"
+        groups = f" and by groups of {facts.grouped_by!r}" if facts.grouped_by else ""
+        more += (
+            f" After training, one table of scores an owner, over {which}{groups}, with Gaussian noise: "
+            f"{facts.evaluation:.3g} of every budget paid for it, and the guarantee includes it. What the evaluation "
+            "publishes is computed from these tables."
+        )
+    parts = "records, each record's part"
+    if facts.unit != UNIT:
+        parts = f"{several(facts.unit)}, the part of all records of one {noun_of(facts.unit)} together"
     return (
-        f"sums over records, each record's part at most {number(facts.clip_norm)} in {norm}, {noised}; at most {times} "
-        f"an owner, of {facts.sampling}.{more} All models, also the final one, are computed from these alone."
+        f"sums over {parts} at most {number(facts.clip_norm)} in {facts.norm}-norm, {facts.noise}; "
+        f"at most {times} an owner, of {facts.sampling}.{more} All models, also the final one, are computed from these "
+        "alone."
+    )
+
+
+def _public(facts: Facts) -> str:
+    read_off = undeclared(facts.classes_declared, facts.columns_declared)
+    beware = "".join(f" Beware: {one}." for one in read_off)
+    return (
+        f"names of owners and columns, classes, ranges,{_public_sizes(facts)} the topology, who takes part when, and "
+        f"all settings.{beware}"
     )
 
 
 def _view(facts: Facts) -> str:
     if facts.view == TRANSCRIPT:
-        return "public transcript: it sees every message of every owner, and knows all records but one."
-    return f"{facts.view}. The adversary knows all records but one."
+        return f"public transcript: it sees every message of every owner, and knows all records but {_but(facts)}."
+    more = f" Against all other owners together: {together(facts)}." if facts.all_others else ""
+    return f"{facts.view}. The adversary knows all records but {_but(facts)}.{more}"
+
+
+def _but(facts: Facts) -> str:
+    return "one" if facts.unit == UNIT else f"those of one {noun_of(facts.unit)}"
+
+
+def together(facts: Facts) -> str:
+    """The second number: what holds if all other owners are against one."""
+    epsilon = epsilon_of(facts.all_others)
+    return (
+        "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}, δ = {number(facts.delta)}"
+    )
+
+
+def epsilon_of(certificate: dict[str, Any] | None) -> float:
+    """The ε of a certificate as JSON has it."""
+    value = (certificate or {}).get("epsilon")
+    return float(value) if isinstance(value, int | float) else math.inf
 
 
 def _accountant(facts: Facts) -> str:
@@ -108,7 +232,23 @@ def _accountant(facts: Facts) -> str:
     )
 
 
+def _public_sizes(facts: Facts) -> str:
+    return "" if sizes_are_private(facts) else f" each owner's number of {several(facts.unit)},"
+
+
+def sizes_are_private(facts: Facts) -> bool:
+    """Where adding a record makes a neighbour, how many there are is a secret, and no sentence may be made of it."""
+    return not named(facts.relation).sizes_are_public
+
+
 def _delta(facts: Facts) -> str:
+    if sizes_are_private(facts):
+        return (
+            f"δ = {number(facts.delta)} must be well below one over every owner's number of {several(facts.unit)}, "
+            "which is not public here: each owner checks its own."
+        )
+    if noun_of(facts.unit) == OWNER:
+        return _against_owners(facts)
     least, most = 1 / max(facts.sizes), 1 / min(facts.sizes)
     above = sum(facts.delta * size >= 1 for size in facts.sizes)
     owners, delta = len(facts.sizes), number(facts.delta)
@@ -118,22 +258,41 @@ def _delta(facts: Facts) -> str:
     which = "the owner" if owners == 1 else f"{above:,} of {owners:,} owners"
     return (
         f"δ = {delta} is not below 1/n for {which} (1/n is {least:.2g} to {most:.2g}): at such a δ, publishing "
-        "a whole record at random would be allowed. Choose a smaller one."
+        f"{whole(facts)} at random would be allowed. Choose a smaller one."
     )
 
 
+def _against_owners(facts: Facts) -> str:
+    """Where owners are the units, n is how many there are of them."""
+    owners, delta = len(facts.sizes), number(facts.delta)
+    if facts.delta * owners < 1:
+        margin = number(1 / (facts.delta * owners))
+        return f"δ = {delta} is below 1/n, n the number of owners; 1/n is {margin} times as large."
+    return (
+        f"δ = {delta} is not below 1/n, n = {owners:,} owners: at such a δ, publishing {whole(facts)} would be "
+        "allowed. Choose a smaller one."
+    )
+
+
+def whole(facts: Facts) -> str:
+    """What a δ that is too large would let somebody publish."""
+    return "a whole record" if facts.unit == UNIT else f"all records of one {noun_of(facts.unit)}"
+
+
 # Engines that hold everyone's records and seed, and where.
-_ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
+ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
 
 
 def _noise(facts: Facts) -> str:
-    if facts.noise == "none":
+    if not facts.noisy:
         return "none was added."
-    if facts.engine in _ONE_DOMAIN:
+    if facts.engine in ONE_DOMAIN:
         return (
             "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of "
             "ideal noise of the same scale; whoever has the seed can take this noise off."
         )
+    if facts.engine == SEEDED:
+        return "a test's, drawn from a seed that was given: whoever has the seed can take this noise off."
     return "the guarantee is that of ideal noise of the same scale."
 
 
@@ -151,12 +310,28 @@ def _test_rows(facts: Facts) -> str:
     )
 
 
+def honest(facts: Facts) -> str:
+    """Who must be honest where sums are masked, or noise is shared."""
+    others, needed = len(facts.sizes) - 1, len(facts.sizes) - 1 - (facts.colluding or 0)
+    return (
+        f"at least {needed:,} of an owner's {others:,} fellow owners must be who they say they are, add their noise, "
+        "and keep keys and noise to themselves."
+    )
+
+
 def _trust(facts: Facts) -> str:
-    holder = _ONE_DOMAIN.get(facts.engine)
+    holder = ONE_DOMAIN.get(facts.engine)
     place = f" That is for the protocol; this simulation holds all records in {holder}." if holder else ""
     if math.isinf(facts.epsilon):
         return f"everybody who sees what was released.{place}"
     if facts.own_noise:
         return f"nobody beside the owner itself: its own noise carries its guarantee.{place}"
-    others = f", and at least {facts.quorum:,} owners must add their noise" if facts.quorum else ""
+    if facts.colluding is not None:
+        how = (
+            "Nobody is trusted to add up: single messages look like random numbers."
+            if facts.quorum
+            else "Everybody may see all messages: noise that owners share in pairs hides what is in each of them."
+        )
+        return f"{honest(facts)} {how}{place}"
+    others = f", and at least {many(facts.quorum, 'owner')} must add their noise" if facts.quorum else ""
     return f"whoever adds up the owners' messages, who sees more than the stated view{others}.{place}"

@@ -50,6 +50,8 @@ p{margin:.4rem 0}
 a{color:var(--joint)}
 .lead{font-size:1.45rem;line-height:1.4;margin:0 0 .8rem;max-width:52rem;text-wrap:pretty}
 .lead b,.lead span{white-space:nowrap}
+.inshort{border-left:4px solid var(--joint);padding:.1rem 0 .1rem .8rem;margin:.8rem 0;max-width:52rem}
+.printed{display:none}
 .soft,figcaption,caption{color:var(--soft);font-size:.9rem;text-align:left}
 .grid{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:1rem;margin-top:1rem}
 section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:1.1rem 1.2rem;min-width:0}
@@ -91,9 +93,12 @@ svg *{vector-effect:non-scaling-stroke}
 .mean{stroke:var(--joint);stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
 .own{stroke:var(--floor);stroke-width:9;stroke-linecap:round}
 .own.gains{stroke:var(--ceiling)}
+.crowded .own{stroke-width:6;opacity:.75}
+.gain td:last-child{font-weight:600;white-space:nowrap}
 .link{stroke:var(--line);stroke-width:1}
 .floor{stroke:var(--floor);stroke-width:2;stroke-dasharray:7 5}
 .ceiling{stroke:var(--ceiling);stroke-width:2;stroke-dasharray:2 4;stroke-linecap:round}
+.constant{stroke:var(--soft);stroke-width:1.5;stroke-dasharray:10 3 2 3}
 .dots{stroke-width:7;stroke-linecap:round;stroke-dasharray:none}
 .key{display:flex;flex-wrap:wrap;gap:.3rem 1.3rem;list-style:none;margin:0;padding:0;font-size:.92rem}
 .key li{display:flex;align-items:center;gap:.45rem;min-width:0}
@@ -106,6 +111,7 @@ svg *{vector-effect:non-scaling-stroke}
 .bars div>span:last-child,.gauges div>span:last-child{white-space:nowrap;font-weight:600}
 .gauges li{display:flex;flex-direction:column;justify-content:flex-end}
 .gauges div>span:first-child{min-width:0}
+.names{columns:3 14rem;list-style:none;margin:0;padding:0;font-size:.92rem}
 .no{color:var(--soft);display:inline-block;min-width:1.6em}
 .track{display:block;position:relative;height:.6rem;border-radius:.3rem;background:var(--track);overflow:hidden;
 margin-top:.2rem}
@@ -120,6 +126,7 @@ details{margin-top:.9rem}
 summary{cursor:pointer;color:var(--joint)}
 details[open] summary{margin-bottom:.7rem}
 .network{display:block;width:100%;max-width:25rem;margin:0 auto;height:auto}
+.network.large{max-width:46rem}
 .network line{stroke:var(--soft);stroke-width:1.2;opacity:.55}
 .network.dense line{stroke-width:.7;opacity:.3}
 .network circle{fill:var(--joint);stroke:var(--card);stroke-width:1.5}
@@ -167,10 +174,30 @@ dl.short{columns:2}
 .key{gap:.1rem 1rem}
 .stacks{height:10rem}
 }
+@media print{
+@page board{size:A4;margin:12mm}
+html.sheet{font-size:8.5pt}
+.sheet body{page:board;font-size:1rem;line-height:1.4}
+.sheet section,.sheet details{display:none}
+.sheet section.board{display:block;width:auto;border:0;border-top:1px solid #bbb;border-radius:0;margin:0;
+padding:.5rem 0 .3rem;break-inside:avoid}
+.sheet .grid{margin-top:.6rem}
+.sheet .printed{display:block}
+.sheet h2{font-size:1.15rem;margin:0 0 .2rem}
+.sheet .lead{font-size:1.3rem;max-width:none}
+.sheet .inshort{max-width:none}
+.sheet .curve{height:10rem}
+.sheet .benefit{height:10rem}
+.sheet .gauges{columns:3}
+.sheet .gauges li{padding-bottom:.3rem}
+.sheet .gauges li:nth-child(n+16){display:none}
+.sheet .gauges div>span:first-child{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.sheet th,.sheet td{padding:.12rem .7rem .12rem 0}
+}
 """
 
-SHEET = (
+COLOURS = (
     f":root{{color-scheme:light dark;{_variables(LIGHT)}}}"
     f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}"
-    + _RULES.replace("\n", " ").strip()
 )
+SHEET = COLOURS + _RULES.replace("\n", " ").strip()

@@ -3,48 +3,82 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from coterie.reports.markup import Markup, many, tag
 from coterie.reports.reading import Network, Run
+from coterie.units import counted
 
-BOX = 360.0  # side of the picture
+_SIDE = 360.0  # of the picture
+_MANY, _LARGE = 60, 720.0  # owners beyond whom it is larger, and how large
 _MARGIN = 26.0
 _LARGEST = 19.0  # radius of a disc
 _SMALLEST = 2.5
 _NUMBERED = 40  # owners beyond which numbers no longer fit
 _DENSE = 200  # links beyond which they are drawn finer
-_MOST = 1_000  # owners beyond which a picture shows nothing
+MOST = 1_000  # owners beyond which a picture shows nothing
 
 
 def network(links: Network, run: Run) -> Markup:
     """The picture, or a sentence where there is too much to draw."""
     names, sizes = run.names, run.sizes
-    if links.links is None or len(names) > _MOST:
+    if links.links is None or len(names) > MOST:
         return tag(
             "p", f"{many(len(names), 'owner')}, {many(links.number_of_links, 'link')}: too many to draw."
         )
-    places = (BOX / 2 + (BOX / 2 - _MARGIN) * layout(links, len(names))).round(1)
-    radii = _radii(places, sizes)
+    at = placed(links, sizes)
     spoken = links.hub or f"{links.topology} of {many(links.number_of_links, 'link')}"
-    drawn = [*_lines(links, places), *_discs(places, radii, run)]
+    drawn = [*_lines(links, at), *_discs(at, run)]
     if links.hub is not None:
-        drawn.append(_hub(links.hub))
+        drawn.append(_hub(links.hub, at.side / 2))
+    top, height = at.window
     return tag(
         "svg",
         *drawn,
-        class_="network dense" if links.number_of_links > _DENSE or len(names) > _DENSE else "network",
-        viewBox=f"0 0 {BOX:g} {BOX:g}",
+        class_=" ".join(
+            ["network", *["large"] * (at.side > _SIDE), *["dense"] * is_dense(links, len(names))]
+        ),
+        viewBox=f"0 {top:g} {at.side:g} {height:g}",
         role="img",
         aria_label=f"{many(len(names), 'owner')} and their links: {spoken}",
     )
+
+
+class Placed(NamedTuple):
+    """Where owners stand in a square, and how large they are drawn."""
+
+    side: float
+    places: np.ndarray  # (owners, 2)
+    radii: np.ndarray  # (owners,) areas as the sizes
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Where what is drawn begins from above, and how high it is."""
+        if len(self.places) != 2 or np.ptp(self.places[:, 1]):
+            return 0.0, self.side
+        return self.side / 3, self.side / 3
+
+
+def placed(links: Network, sizes: tuple[int, ...]) -> Placed:
+    """The picture's measures."""
+    side = _SIDE if len(sizes) <= _MANY else _LARGE
+    places = (side / 2 + (side / 2 - _MARGIN) * layout(links, len(sizes))).round(1)
+    return Placed(side, places, _radii(places, sizes))
+
+
+def is_dense(links: Network, owners: int) -> bool:
+    """Whether links are drawn finer, for they are many."""
+    return links.number_of_links > _DENSE or owners > _DENSE
 
 
 def layout(links: Network, owners: int) -> np.ndarray:
     """(owners, 2) places within [-1, 1]: a grid for a torus, rays for a star or hub, a circle, or springs."""
     if owners == 1:
         return np.array([[0.0, 0.8 if links.hub else 0.0]])
+    if owners == 2:  # beside each other, as people would draw it
+        return np.array([[-0.6, 0.0], [0.6, 0.0]])
     if links.topology == "torus":
         return _grid(owners)
     if links.topology == "star":
@@ -88,38 +122,38 @@ def _radii(places: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return np.maximum(max(room, _SMALLEST) * np.sqrt(np.array(sizes) / max(sizes)), _SMALLEST).round(1)
 
 
-def _lines(links: Network, places: np.ndarray) -> list[Markup]:
-    middle = np.array([BOX / 2, BOX / 2])
+def _lines(links: Network, at: Placed) -> list[Markup]:
+    middle, places = np.array([at.side / 2, at.side / 2]), at.places
     pairs = [(place, middle) for place in places] if links.hub else [
         (places[one], places[other]) for one, other in links.links or ()
     ]  # fmt: skip
     return [tag("line", x1=f"{a[0]:g}", y1=f"{a[1]:g}", x2=f"{b[0]:g}", y2=f"{b[1]:g}") for a, b in pairs]
 
 
-def _discs(places: np.ndarray, radii: np.ndarray, run: Run) -> list[Markup]:
+def _discs(placed: Placed, run: Run) -> list[Markup]:
     """Numbers stand in their discs, or just outside where these are too small."""
     drawn = []
-    for at, ((x, y), radius) in enumerate(zip(places, radii)):
-        title = tag("title", f"{run.numbers[at]} {run.names[at]}: {many(run.sizes[at], 'record')}")
+    for at, ((x, y), radius) in enumerate(zip(placed.places, placed.radii)):
+        title = tag("title", f"{run.numbers[at]} {run.names[at]}: {counted(run.sizes[at], run.privacy.unit)}")
         parts = [title, tag("circle", cx=f"{x:g}", cy=f"{y:g}", r=f"{radius:g}")]
         if len(run.names) <= _NUMBERED:
-            parts.append(_number(run.numbers[at], x, y, radius))
+            parts.append(_number(run.numbers[at], x, y, radius, placed.side / 2))
         drawn.append(tag("g", *parts))
     return drawn
 
 
-def _number(shown: int, x: float, y: float, radius: float) -> Markup:
+def _number(shown: int, x: float, y: float, radius: float, middle: float) -> Markup:
     if radius >= 4 + 3.5 * len(str(shown)):
         return tag("text", shown, x=f"{x:g}", y=f"{y:g}", class_="inside")
-    out = np.array([x, y]) - BOX / 2
+    out = np.array([x, y]) - middle
     length = float(np.linalg.norm(out))
     out = out / length if length > 1 else np.array([0.0, -1.0])
     x, y = np.array([x, y]) + out * (radius + 9)
     return tag("text", shown, x=f"{x:.1f}", y=f"{y:.1f}")
 
 
-def _hub(word: str) -> Markup:
+def _hub(word: str, middle: float) -> Markup:
     width, height = 7.0 * len(word) + 16, 26
-    box = tag("rect", x=f"{(BOX - width) / 2:g}", y=f"{(BOX - height) / 2:g}", width=f"{width:g}",
+    box = tag("rect", x=f"{middle - width / 2:g}", y=f"{middle - height / 2:g}", width=f"{width:g}",
               height=height, rx=6, class_="hub")  # fmt: skip
-    return tag("g", box, tag("text", word, x=f"{BOX / 2:g}", y=f"{BOX / 2:g}"))
+    return tag("g", box, tag("text", word, x=f"{middle:g}", y=f"{middle:g}"))

@@ -1,0 +1,238 @@
+"""The promise in plain words: half a page for whom a record is about, made of the same facts as the statement.
+
+Every sentence must be one that a nurse understands and that follows from the certificate: `odds` has the arguments.
+"""
+
+from __future__ import annotations
+
+import math
+
+from coterie.relations import UNIT
+from coterie.reports.markup import many, number
+from coterie.reports.odds import in_hundred, of_replacing, one_in, right_accusations, suspicion
+from coterie.reports.statement import (
+    ONE_DOMAIN,
+    SEEDED,
+    TRANSCRIPT,
+    Facts,
+    epsilon_of,
+    honest,
+    promised,
+    sizes_are_private,
+    whole,
+    whom,
+)
+from coterie.units import OWNER, counted, noun_of
+
+OFTEN, SELDOM = 1 / 10, 1 / 1000  # how often the suspicions of the examples are right beforehand
+_ACCUSED = 1 / 1000  # of all suspects, in the example that counts δ
+_CERTAIN = 0.99  # is called near certainty; if even the seldom suspicion becomes it, nothing is promised
+
+
+def promise(facts: Facts) -> list[str]:
+    """A sentence or a few for each item, as "Item: what holds"; the first is all of it in one sentence."""
+    return [
+        f"In short: {in_short(facts)}",
+        f"What is done: {_done(facts)}",
+        *_learnt(facts),
+        "What is not promised: that nothing is learnt about people like you. If the records show that smokers fall "
+        "ill more often, whoever knows that you smoke learns it of you, with your record or without. Nor does it cover "
+        "what others tell about you, or what their records say of you.",
+        *_beware(facts),
+    ]
+
+
+def in_short(facts: Facts) -> str:
+    """The one sentence, for a terminal."""
+    epsilon, delta = of_replacing(promised(facts), facts.delta, facts.relation)
+    if facts.engine == SEEDED:
+        return (
+            f"nothing is promised about any {noun_of(facts.unit)}: the noise was a test's, and whoever has its seed "
+            "can take it off."
+        )
+    said = at_most(epsilon, delta, whom(facts))
+    if _promises_nothing(epsilon, delta):
+        return said
+    if _too_large(facts):
+        said = f"{said[:-1]}; and that δ would allow {whole(facts)} to be published."
+    return f"if real owners do what was simulated here, {said}" if facts.engine in ONE_DOMAIN else said
+
+
+def so_far(epsilon: float, delta: float, relation: str, unit: str) -> str:
+    """The same sentence for all runs that a ledger counts."""
+    # A ledger may count up to so many records of one person.
+    whose = unit if unit == "record" else f"person's {unit}"
+    return f"All runs so far: {at_most(*of_replacing(epsilon, delta, relation), whose)}"
+
+
+def at_most(epsilon: float, delta: float, unit: str) -> str:
+    """What (ε, δ) for replacing one `unit` makes of a suspicion, in a sentence."""
+    if not math.isfinite(epsilon) or delta >= 1:
+        return f"nothing is promised about any {unit}."
+    if _promises_nothing(epsilon, delta):
+        return f"nothing of use is promised: a suspicion of 1 in 1,000 about one {unit} may become near certainty."
+    often, seldom = (suspicion(prior, epsilon) for prior in (OFTEN, SELDOM))
+    little = "little is promised: " if seldom > 0.5 else ""
+    became = _become(often)
+    if often >= _CERTAIN:
+        became += f", and one of 1 in 1,000 at most {one_in(seldom)}"
+    return f"{little}a suspicion of 1 in 10 about one {unit} {became}{_but_for(delta)}."
+
+
+def _promises_nothing(epsilon: float, delta: float) -> bool:
+    return delta >= 1 or not suspicion(SELDOM, epsilon) < _CERTAIN  # also where ε is not a number
+
+
+def _but_for(delta: float) -> str:
+    if delta == 0:
+        return ""
+    cases = "case" if delta <= 0.5 else "cases"
+    return f", but for {one_in(delta).replace(' in', f' {cases} in')}"
+
+
+def _done(facts: Facts) -> str:
+    where = "this was a simulation, in one place, of the following. O" if facts.engine in ONE_DOMAIN else "o"
+    each = "each has" if facts.unit == UNIT else f"all records of one {noun_of(facts.unit)} together have"
+    sums = f"sums over records, in which {each} a limited part"
+    stays = "Your record stays with its owner" if facts.unit == UNIT else "Your records stay with their owner"
+    noise = "with random noise added" if facts.noisy else "without any noise"
+    if facts.colluding is not None and not facts.quorum:
+        path = (
+            f"Your record stays with its owner. What leaves are {sums}, {noise}: a little of it is its own, more "
+            "is shared between owners in pairs, one adding what the other takes off, so that it cancels in the mean."
+        )
+    elif facts.colluding is not None:
+        path = (
+            f"{stays}. What leaves are {sums}, {noise}, and hidden under masks: random "
+            "numbers that cancel when the sums of all owners are added. Nobody can read a single owner's sum."
+        )
+    elif facts.own_noise:
+        path = f"{stays}. What leaves are {sums}, {noise}."
+    else:
+        path = (
+            f"They hand {sums}, to somebody who is trusted to add them up and to publish the total {noise}."
+        )
+    return f"{where}wners of records, such as hospitals, train one model. {path} The model is made of these sums alone."
+
+
+def _learnt(facts: Facts) -> list[str]:
+    """What anybody can learn about one record, and what δ and repetition do to it."""
+    epsilon, delta = of_replacing(promised(facts), facts.delta, facts.relation)
+    if facts.engine == SEEDED or not math.isfinite(epsilon) or delta >= 1:
+        why = f" The reason: {facts.reason.rstrip('.')}." if facts.reason else ""
+        return [f"What can be learnt about you: no limit can be given.{why}"]
+    if _promises_nothing(epsilon, delta):
+        return ["What can be learnt about you: no limit of use. Whoever accuses people of what their record would tell "
+                "may be right nearly always."]  # fmt: skip
+    return [
+        f"What can be learnt about you: {_accusations(facts, epsilon)}",
+        f"The exception: {_exception(facts, epsilon, delta)}",
+        f"{_several(facts)} or after two such runs on the same records, 1 in 10 "
+        f"{_become(suspicion(OFTEN, 2 * epsilon))}, with more exceptions; and so on. Trying settings out on the "
+        "records counts as a run.",
+    ]
+
+
+def _several(facts: Facts) -> str:
+    """Who is protected less than the others."""
+    if facts.owners_per_person > 1:
+        return (
+            f"More owners, several runs: all this is for one {whom(facts)}, and this run. If twice as many owners know "
+            "you, which nobody can see,"
+        )
+    if facts.unit == UNIT:
+        return "Several records, several runs: all this is for one record and this run. If you have two,"
+    if noun_of(facts.unit) == OWNER:
+        return f"Several owners, several runs: all this is for one {facts.unit} and this run. If two owners know you,"
+    return (
+        f"Several owners, several runs: all this is for one {facts.unit}, at one owner, and this run. If two owners "
+        "know you, which nobody can see,"
+    )
+
+
+def _accusations(facts: Facts, epsilon: float) -> str:
+    sees = "every message of every owner" if facts.view == TRANSCRIPT else f"what is covered ({facts.view})"
+    often, seldom = (_right(suspicion(prior, epsilon)) for prior in (OFTEN, SELDOM))
+    return (
+        "think of people who are suspected of something that their record would tell, and of 1 in 10 of them it is "
+        f"true. Somebody knows all other records, sees {sees}, and accuses whom they like. On average, of "
+        f"these accusations {often}; where the suspicion was true of 1 in 1,000, {seldom}. "
+        "The same holds for a guess whether your record is there, or another in its place."
+    )
+
+
+def _right(share: float) -> str:
+    """At most 1 in so many, with hundredths beside it where they say more."""
+    if share >= _CERTAIN:
+        return "nearly all may be right"
+    hundredths = f" ({in_hundred(share)})" if 0.1 < share <= 0.5 else ""
+    return f"at most {one_in(share)}{hundredths} are right"
+
+
+def _become(share: float) -> str:
+    return "may become near certainty" if share >= _CERTAIN else f"can at most become {one_in(share)}"
+
+
+def _exception(facts: Facts, epsilon: float, delta: float) -> str:
+    if delta == 0:
+        return "none (δ = 0)."
+    counted = _right(right_accusations(OFTEN, epsilon, delta, _ACCUSED))
+    return (
+        f"left out are at most {one_in(delta)} of those of whom it is true (δ = {number(facts.delta)}): these may be "
+        f"found out for certain. Counting these too, of accusations against only 1 suspect in 1,000 {counted}."
+        f"{_against_sizes(facts)}"
+    )
+
+
+def _against_sizes(facts: Facts) -> str:
+    """δ against one in an owner's records: publishing one at random with probability n δ is (0, δ)-private."""
+    if sizes_are_private(facts):
+        return ""
+    size = _most(facts)
+    among = noun_of(facts.unit) == OWNER
+    who = f"With {size:,} owners" if among else f"For an owner of {counted(size, facts.unit)}"
+    if _too_large(facts):
+        return f" {who} that is too many: publishing {whole(facts)} at random would be allowed."
+    if size * facts.delta > 0.01:
+        return (
+            f" {who} that is not small: publishing {whole(facts)} at random would be "
+            f"allowed once in {math.floor(1 / (size * facts.delta) + 1e-9):,} runs."
+        )
+    return ""
+
+
+def _too_large(facts: Facts) -> bool:
+    return not sizes_are_private(facts) and _most(facts) * facts.delta >= 1
+
+
+def _most(facts: Facts) -> int:
+    """Units that δ is held against: of the largest owner; where owners are the units, all owners."""
+    return len(facts.sizes) if noun_of(facts.unit) == OWNER else max(facts.sizes)
+
+
+def _beware(facts: Facts) -> list[str]:
+    """What the promise needs, where that is not a matter of course."""
+    found = []
+    if facts.engine in ONE_DOMAIN:
+        found.append(
+            f"in this simulation all records lay in {ONE_DOMAIN[facts.engine]}, and the noise comes from a seed: "
+            "whoever has either is not held off by any of this."
+        )
+    if facts.colluding is not None:
+        second = of_replacing(epsilon_of(facts.all_others), facts.delta, facts.relation)
+        found.append(f"{honest(facts)} If all of them worked together, {at_most(*second, facts.unit)}")
+    elif not facts.own_noise:
+        noise = f", and at least {many(facts.quorum, 'owner')} must add their noise" if facts.quorum else ""
+        found.append(f"whoever adds up the owners' sums sees more, and has to be trusted{noise}.")
+    if not facts.classes_declared:
+        found.append(
+            "the list of possible answers was read off the records; a rare answer can betray whose it is."
+        )
+    if not facts.columns_declared:
+        found.append(
+            "what the columns may hold was read off the records; its extremes can betray whose they are."
+        )
+    if not facts.test_is_public:
+        found.append("scores on the owners' own records are not covered, and should not be published.")
+    said = " ".join(sentence[0].upper() + sentence[1:] for sentence in found)
+    return [f"Beware: {said[0].lower()}{said[1:]}"] if found else []

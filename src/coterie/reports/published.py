@@ -1,0 +1,84 @@
+"""The page's box of what owners published: metrics with intervals, decisions by class, calibration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.evaluation.words import DIVERGED, TOO_FEW, about, shown, title
+from coterie.reports.markup import Markup, join, tag
+from coterie.reports.reading import Run
+
+_SHOWN = 12  # classes of a table that can still be read
+
+
+def published(run: Run) -> Markup:
+    """Numbers that may be told, with 95 % intervals; none of them is an oracle's."""
+    assert run.evaluation is not None
+    return box(run.evaluation, run.classes)
+
+
+def box(told: dict[str, Any], classes: tuple[str, ...]) -> Markup:
+    """The same from the evaluation's own values."""
+    if told["diverged"]:
+        return join([tag("p", DIVERGED, class_="alarm"), tag("p", f"{about(told)}.", class_="soft")])
+    rows = [tag("tr", tag("td", title(name)), tag("td", shown(one))) for name, one in told["metrics"].items()]
+    head = tag("tr", tag("th", "metric"), tag("th", "value (95 % interval)"))
+    lead = f"May be told: it was charged. {about(told)[0].upper()}{about(told)[1:]}."
+    parts = [tag("p", lead, class_="soft"), tag("table", tag("thead", head), tag("tbody", *rows))]
+    return join(
+        [
+            *parts,
+            *_groups(told["groups"]),
+            *_confusion(told["confusion"], classes),
+            *_calibration(told["calibration"], classes),
+        ]
+    )
+
+
+def _groups(groups: dict[str, Any] | None) -> list[Markup]:
+    """A row for each group; of one with too few records, that."""
+    if groups is None:
+        return []
+    names = list(next(iter(groups["metrics"].values())))
+    rows = []
+    for group, metrics in groups["metrics"].items():
+        known = [one["value"] is not None for name, one in metrics.items() if name != "records"]
+        cells = [tag("td", shown(one) if one["value"] is not None else "–") for one in metrics.values()]
+        told = cells if any(known) else [tag("td", TOO_FEW, colspan=str(len(names)))]
+        rows.append(tag("tr", tag("td", tag("bdi", group)), *told))
+    head = tag("tr", tag("th", "group"), *(tag("th", title(name)) for name in names))
+    lead = (
+        "By groups of ",
+        tag("bdi", groups["column"]),
+        ", each with its 95 % interval; –: too few to tell.",
+    )
+    return [tag("p", *lead, class_="soft"), tag("table", tag("thead", head), tag("tbody", *rows))]
+
+
+def _confusion(cells: list[list[dict[str, Any]]] | None, classes: tuple[str, ...]) -> list[Markup]:
+    if cells is None or len(classes) > _SHOWN or len(classes) != len(cells):
+        return []
+    said = (tag("th", "said to be ", tag("bdi", one)) for one in classes)
+    rows = [
+        tag("tr", tag("td", tag("bdi", name)), *(tag("td", _count(one)) for one in row))
+        for name, row in zip(classes, cells)
+    ]
+    table = tag("table", tag("thead", tag("tr", tag("th", "rows of class"), *said)), tag("tbody", *rows))
+    return [tag("p", "Which class rows are taken for, about:", class_="soft"), table]
+
+
+def _count(one: dict[str, Any]) -> str:
+    return f"{one['value']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
+
+
+def _calibration(bands: list[dict[str, Any]] | None, classes: tuple[str, ...]) -> list[Markup]:
+    if bands is None or len(classes) != 2:
+        return []
+    rows = [
+        tag("tr", tag("td", f"{one['from']:.0%} to {one['to']:.0%}"), tag("td", shown(one))) for one in bands
+    ]
+    head = tag(
+        "tr", tag("th", "the model says"), tag("th", "share of ", tag("bdi", classes[1]), " among these rows")
+    )
+    told = "Calibration: what the model says of the second class, and how often it is so."
+    return [tag("p", told, class_="soft"), tag("table", tag("thead", head), tag("tbody", *rows))]
