@@ -1,0 +1,298 @@
+"""What the parties of a real run agree on, before any of them opens its data: public, hashed, the same for all.
+
+Every node builds the protocol from it alone, and talks only to peers who show the same hash. It holds no address and
+no secret: those are a party's own (`party.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.experiments.experiment import Experiment, override
+from coterie.federation.transport.machine import Patience
+from coterie.federation.transport.trust import checked_name
+from coterie.mechanisms import masks
+from coterie.problems.datasets import schema as schemas
+from coterie.problems.datasets.declared import as_feature
+from coterie.problems.datasets.schema import Schema
+from coterie.problems.partition import LEAST
+from coterie.units import RECORD, Unit, at_owners, several, unit_of
+
+FORMAT = 1
+HUBS = ("learner", "aggregator")  # names that no owner may have
+# What of an experiment is agreed on; its data, engine and partition have no meaning here.
+TERMS = (
+    "protocol", "features", "bandwidth", "loss", "penalty", "strength", "l1", "radius", "model", "hidden",
+    "topology", "gossip_steps", "epsilon", "delta", "evaluate", "hold_out",
+    "evaluate_by", "select", "calibration", "seed", "base_rate",
+    "class_weight", "threshold", "settings", "unit", "records_per_unit", "unit_mean", "latest",
+    "owners_per_person",
+)  # fmt: skip
+
+
+class Masking(NamedTuple):
+    """What owners share masks by, where sums are masked."""
+
+    nonce: str  # 32 random bytes in hex: no two agreements have equal labels
+    keys: dict[str, str]  # each owner's public key in hex
+
+    @classmethod
+    def new(cls, keys: dict[str, str]) -> Masking:
+        """For a new agreement."""
+        return cls(secrets.token_bytes(masks.KEY).hex(), keys)
+
+    def publics(self) -> dict[str, bytes]:
+        """The keys themselves."""
+        return {name: bytes.fromhex(key) for name, key in self.keys.items()}
+
+    def check(self, owners: Sequence[str]) -> None:
+        """InputError unless every owner has a key of its own, and each can be one."""
+        for name in set(owners) ^ set(self.keys):
+            raise InputError(f"mask keys: {name!r} {'has none' if name in owners else 'is not an owner'}.")
+        for name, key in self.keys.items():
+            if not re.fullmatch("[0-9a-f]{64}", key):
+                raise InputError(f"mask key of {name!r}: must be 64 hexadecimal digits. Ask its owner again.")
+            masks.check_public(name, bytes.fromhex(key))
+        if len(set(self.keys.values())) < len(self.keys):
+            raise InputError("mask keys: two owners have the same one. Each makes its own, at home.")
+        if not re.fullmatch("[0-9a-f]{64}", self.nonce):
+            raise InputError("masks: nonce must be 64 hexadecimal digits. Ask for the file again.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """One run. Owners stand in the order that the topology numbers them in."""
+
+    name: str
+    experiment: Experiment
+    schema: Schema
+    sizes: dict[str, int]  # each owner's number of units: public, as replace-one adjacency has it
+    patience: Patience = field(default_factory=Patience)
+    clock: float = 1.0  # visits a second that each owner's clock makes, where a learner is visited
+    masks: Masking | None = None  # of masked sums, once owners have told their public keys
+    keys: dict[str, str] = field(default_factory=dict)
+    # Fingerprints of the keys that parties made at home: each of them signs the agreement (`consent.py`).
+    authorities: dict[str, str] = field(default_factory=dict)
+    # Fingerprints of the parties' own authorities; none where the founder's one certifies all.
+    aggregator: bool = True  # False: masked sums go up and down trees of the topology, between neighbours
+
+    def __post_init__(self) -> None:
+        checked_name(self.name)
+        for owner, size in self.sizes.items():
+            checked_name(owner)
+            _check.count(f"size of {owner}", size)
+            if owner in HUBS:
+                raise InputError(
+                    f"owner={owner!r}: is what a party of another kind is called. Take another name."
+                )
+        if self.unit.column in (self.schema.target, *self.schema.columns):
+            raise as_feature(str(self.unit.column))
+        if self.unit != RECORD:
+            self._check_units()
+        if not self.sizes:
+            raise InputError("owners: none given. Name at least two.")
+        _check.positive("wait", self.patience.wait)
+        _check.positive("retry", self.patience.retry)
+        _check.positive("clock", self.clock)
+        if self.masks is not None:
+            self.masks.check(self.owners)
+        for party, key in self.keys.items():
+            if party not in (*self.owners, *HUBS):
+                raise InputError(f"key of {party!r}: takes no part in this agreement.")
+            if not re.fullmatch("[0-9a-f]{64}", key):
+                raise InputError(f"key of {party!r}: must be 64 hexadecimal digits. Ask for the file again.")
+        if self.authorities and not set(self.owners) <= set(self.authorities) == set(self.keys):
+            raise InputError(
+                "authorities: some parties have their own, and others have not, or no key. All of them, or none: "
+                "coterie network request FOLDER NAME --own-authority HOST"
+            )
+
+    def _check_units(self) -> None:
+        """An owner who is the unit is one; of others, one unit and how many there are would be the same secret."""
+        for owner, size in self.sizes.items():
+            if self.unit.kind == "owner" and size != 1:
+                raise InputError(f"size of {owner}={size}: with unit='owner' each owner is one unit. Say 1.")
+            if self.unit.kind == "column" and size < LEAST:
+                raise InputError(
+                    f"size of {owner}={size}: must be at least {LEAST} {several(self.unit.words)}."
+                )
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the run protects."""
+        said = self.experiment
+        return unit_of(said.unit, said.records_per_unit, mean=said.unit_mean, latest=said.latest)
+
+    @property
+    def protects(self) -> str:
+        """The unit in a sentence, for everyone who accepts the agreement; empty where it is a record at one owner."""
+        unit, owners = self.unit, self.experiment.owners_per_person
+        if unit.kind == "record" and owners == 1:
+            return ""
+        if unit.kind == "owner" and owners == 1:
+            return f"one {unit.words}: all that it brings."
+        by = f", by the column {unit.column!r}" if unit.column else ""
+        if owners == 1:
+            return (
+                f"one {unit.words}{by}, at one owner. A {unit.noun} who is known to two owners counts at each of them, "
+                "is protected less, and cannot be seen by anybody: no owner sees another's records."
+            )
+        return (
+            f"one {at_owners(unit.words, owners)}{by}: all of it together is kept within the smallest of the budgets. "
+            f"Who is known to more than {owners:,} owners is protected less, and cannot be seen by anybody: no owner "
+            "sees another's records."
+        )
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(self.sizes)
+
+    @property
+    def digest(self) -> bytes:
+        """What every node compares: the SHA-256 of the agreement."""
+        return hashlib.sha256(self.text().encode()).digest()
+
+    @property
+    def run(self) -> str:
+        """What the run is called in ledgers and on the network: two agreements never share it."""
+        return self.digest.hex()[:32]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        terms = {key: value for key, value in asdict(self.experiment).items() if key in TERMS}
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "terms": {key: value for key, value in terms.items() if value is not None and _said(key, value)},
+            "schema": self.schema.to_json(),
+            "owners": self.sizes,
+            "patience": self.patience._asdict(),
+            "clock": self.clock,
+            **({} if self.masks is None else {"masks": self.masks._asdict()}),
+            **({"keys": self.keys} if self.keys else {}),
+            **({"authorities": self.authorities} if self.authorities else {}),
+            **({} if self.aggregator else {"aggregator": False}),
+            **({"protects": self.protects} if self.protects else {}),
+        }
+
+    def text(self) -> str:
+        """The file's content: one form for one agreement."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def words(agreement: Agreement) -> str:
+    """What whoever signs agrees to, line by line."""
+    experiment, budgets = agreement.experiment, agreement.experiment.epsilon
+    each = budgets if isinstance(budgets, dict) else dict.fromkeys(agreement.owners, budgets)
+    owners = ", ".join(
+        f"{name} ({size:,} records, ε = {each[name]})" for name, size in agreement.sizes.items()
+    )
+    share = experiment.evaluate
+    published = f"{share:g} of each budget pays for published metrics" if share else "no metric is published"
+    return "\n".join(
+        (
+            f"  network    {agreement.name}: {experiment.protocol}, {experiment.topology}",
+            f"  owners     {owners}",
+            f"  δ          {experiment.delta:g}; {published}",
+            f"  learns     {agreement.schema.target} from {', '.join(agreement.schema.columns)}",
+            *((f"  protects   {agreement.protects}",) if agreement.protects else ()),
+        )
+    )
+
+
+def read(path: Path) -> Agreement:
+    """The agreement in a file; InputError unless it is whole."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"agreement={str(path)!r}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise InputError(f"agreement={str(path)!r}: is not JSON. Ask for the file again.") from error
+    return from_json(value, str(path))
+
+
+def from_json(value: Any, source: str) -> Agreement:
+    """The agreement of plain values."""
+    keys = {"format", "name", "terms", "schema", "owners", "patience", "clock"}
+    if (
+        not isinstance(value, dict)
+        or set(value) - {"masks", "keys", "authorities", "aggregator", "protects"} != keys
+    ):
+        raise InputError(
+            f"{source}: must have exactly the keys {', '.join(sorted(keys))}. Ask for the file again."
+        )
+    if value["format"] != FORMAT:
+        raise InputError(
+            f"{source}: format {value['format']!r}, this version reads {FORMAT}. Update coterie."
+        )
+    terms, sizes, patience = value["terms"], value["owners"], value["patience"]
+    if not isinstance(terms, dict) or not set(terms) <= set(TERMS):
+        raise InputError(f"{source}: terms must be of {', '.join(TERMS)}.")
+    if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
+        raise InputError(f"{source}: owners must map each name to its number of records, or of units.")
+    if type(value.get("aggregator", True)) is not bool:
+        raise InputError(f"{source}: aggregator={value['aggregator']!r}: must be true or false.")
+    if not isinstance(patience, dict) or set(patience) != set(Patience._fields):
+        raise InputError(f"{source}: patience must have wait and retry.")
+    agreement = Agreement(
+        name=str(value["name"]),
+        experiment=override(Experiment(), terms, source),
+        schema=schemas.from_json(value["schema"], source),
+        sizes=sizes,
+        patience=Patience(**{key: _number(source, key, one) for key, one in patience.items()}),
+        clock=_number(source, "clock", value["clock"]),
+        masks=None if "masks" not in value else _masking(source, value["masks"]),
+        keys=_texts(source, "keys", value.get("keys", {})),
+        authorities=_texts(source, "authorities", value.get("authorities", {})),
+        aggregator=value.get("aggregator", True),
+    )
+    if value.get("protects", "") != agreement.protects:
+        raise InputError(f"{source}: protects says something else than the terms do. Ask for the file again.")
+    return agreement
+
+
+def settled(unit: Unit) -> dict[str, Any]:
+    """The terms of a unit, none of them left open."""
+    if unit.kind == "record":
+        return {"unit": None, "records_per_unit": None, "unit_mean": False, "latest": None}
+    return {
+        "unit": str(unit),
+        "records_per_unit": unit.records,
+        "unit_mean": unit.mean,
+        "latest": unit.latest,
+    }
+
+
+def _said(key: str, value: Any) -> bool:
+    """One owner for each person goes without saying."""
+    return key != "owners_per_person" or value > 1
+
+
+def _texts(source: str, key: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise InputError(f"{source}: {key} must map names to texts. Ask for the file again.")
+    return value
+
+
+def _masking(source: str, value: Any) -> Masking:
+    fits = isinstance(value, dict) and set(value) == {"nonce", "keys"} and isinstance(value["keys"], dict)
+    texts = [value["nonce"], *value["keys"].values()] if fits else [None]
+    if not all(isinstance(one, str) for one in texts):
+        raise InputError(f"{source}: masks must have a nonce and keys. Ask for the file again.")
+    return Masking(**value)
+
+
+def _number(source: str, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{source}: {key}={value!r}: must be a number.")
+    return float(value)

@@ -1,0 +1,237 @@
+"""From an agreement to the protocol: what every party builds for itself, without any record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import jax
+import numpy as np
+
+from coterie import topologies
+from coterie.errors import InputError
+from coterie.evaluation.budget import sheet_of
+from coterie.evaluation.groups import Groups, groups_of
+from coterie.evaluation.held import held_of, trained_sizes
+from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, selected
+from coterie.evaluation.sheet import Sheet
+from coterie.evaluation.told import Published, costs, digest, published
+from coterie.experiments import evaluating
+from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
+from coterie.experiments.settings import typed
+from coterie.federation.agreement import Agreement
+from coterie.federation.releases.side import message_layout
+from coterie.federation.shapes.rolls import Terms
+from coterie.federation.shapes.tree import Graph, graph_of
+from coterie.federation.transport.wire import Layout
+from coterie.mechanisms.noise import largest_sum, rounding_slack
+from coterie.problems.features import FeatureMap
+from coterie.program import Program, Rounds
+from coterie.protocols import PROTOCOLS, Task
+from coterie.relations import REPLACE_ONE
+from coterie.topologies.neighbourhood import Neighbourhood, neighbourhood, refuse_averaging
+from coterie.units import RECORD
+
+
+@dataclass(frozen=True)
+class Collaboration:
+    """A run that could begin: everything here is public."""
+
+    agreement: Agreement
+    task: Task
+    program: Program
+    features: FeatureMap
+    forgotten: frozenset[str] = (
+        frozenset()
+    )  # owners whom those present have decided to go on without for good
+
+    @property
+    def hub(self) -> str | None:
+        """The party beside the owners that this protocol needs, if it needs one."""
+        if self.program.learner:
+            return "learner"
+        return "aggregator" if self.program.aggregate is not None and self.agreement.aggregator else None
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Everybody, owners first."""
+        return (*self.agreement.owners, *((self.hub,) if self.hub else ()))
+
+    @property
+    def sheet(self) -> Sheet:
+        """The form of owners' tables of scores."""
+        table = self.agreement.schema.empty(self.agreement.name)
+        return sheet_of(table, self.task.problem, self.program.plan.relation, self.groups, self.task.unit)
+
+    @property
+    def groups(self) -> Groups | None:
+        """Groups of records that are evaluated by themselves, too."""
+        table = self.agreement.schema.empty(self.agreement.name)
+        return groups_of(table, self.agreement.experiment.evaluate_by)
+
+    @property
+    def last_step(self) -> int:
+        """The last step at which training can release anything: of masked sums, the largest ticket."""
+        schedule = self.program.schedule
+        steps = schedule if isinstance(schedule, int) else len(schedule)
+        return steps if self.program.plan.masked is None else self.sums.tickets
+
+    @property
+    def ballot(self) -> Ballot:
+        """The form of owners' sums of losses."""
+        return ballot_of(self.program, self.sheet)
+
+    @property
+    def table_steps(self) -> tuple[int, ...]:
+        """The steps at which the plan's tables are released, which training has not."""
+        return tuple(self.last_step + 1 + at for at in range(len(self.program.plan.tables)))
+
+    def selected(self, sums: dict[int, np.ndarray], choice: int) -> Selected | None:
+        """What sums of losses chose; None where there is nothing to choose."""
+        plan = self.program.plan
+        if plan.selection is None:
+            return None
+        return selected(
+            self.ballot,
+            plan,
+            sums,
+            choice,
+            share=self.agreement.experiment.select,
+            epsilon=costs(plan.selection, self.task.delta, plan.relation),
+            digest=digest(sums),
+        )
+
+    def published(self, tables: dict[int, np.ndarray]) -> Published | None:
+        """What tables of scores tell; None where there are none."""
+        if self.program.plan.evaluation is None or not tables:
+            return None
+        return published(
+            self.sheet,
+            self.program.plan,
+            tables,
+            share=self.agreement.experiment.evaluate,
+            delta=self.task.delta,
+            bounds=self.agreement.schema.empty(self.agreement.name).target_bounds,
+            groups=self.groups,
+            held_out=self.agreement.experiment.hold_out > 0,
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What an owner's message looks like on the wire."""
+        table = self.agreement.schema.empty(self.agreement.name)
+        rows: tuple[int, ...] = (max(self.task.sizes),)
+        within = None
+        if self.task.unit != RECORD:
+            within, rows = jax.ShapeDtypeStruct(rows, np.int32), (*rows, self.task.unit.records)
+        x = jax.ShapeDtypeStruct((*rows, *self.features.apply(table.x).shape[1:]), np.float32)
+        return message_layout(self.program, x, jax.ShapeDtypeStruct(rows, table.y.dtype), within)
+
+    @cached_property
+    def gossip_steps(self) -> int:
+        """Gossip steps in a round."""
+        given = self.agreement.experiment.gossip_steps
+        return topologies.gossip_steps_for(self.task.topology) if given is None else given
+
+    def view(self, owner: int) -> Neighbourhood:
+        """Whom an owner hears and tells, in a protocol of rounds over the topology."""
+        whole = neighbourhood(self.task.topology, owner, self.gossip_steps)
+        return whole.without([self.agreement.owners.index(name) for name in self.forgotten])
+
+    @property
+    def digest(self) -> bytes:
+        """What a party shows its peers: the agreement's hash and, where owners were forgotten, who they are. So nobody
+        mixes with whoever still sends the forgotten their share, whose weight would drain away."""
+        if not self.forgotten:
+            return self.agreement.digest
+        return sha256(self.agreement.digest + "\n".join(sorted(self.forgotten)).encode()).digest()
+
+    def peers(self, party: str) -> tuple[str, ...]:
+        """Whom a party talks to, and nobody else."""
+        owners = self.agreement.owners
+        if party == self.hub:
+            return owners
+        if self.hub:
+            return (self.hub,)
+        if self.program.plan.masked is not None:
+            return tuple(owners[at] for at in self.graph[owners.index(party)])
+        if isinstance(self.program.functions, Rounds):
+            return tuple(owners[at] for at in self.view(owners.index(party)).peers)
+        return tuple(one for one in owners if one != party)  # a walking model: who acts next is told to all
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Who may talk to whom, where masked sums go up and down trees of the topology."""
+        topology = self.task.topology
+        refuse_averaging(topology)
+        _ = topology.window  # an error if it is not connected
+        return graph_of(topology.links.tolist(), topology.owners)
+
+    def messages(self, owner: int) -> int:
+        """How many messages the owner sends in the run, at most."""
+        if isinstance(self.program.functions, Rounds) and self.program.plan.masked is None:
+            return int(self.program.schedule)
+        return self.program.plan.releases[owner]
+
+    @cached_property
+    def sums(self) -> Terms:
+        """What all parties know of masked sums."""
+        plan, layout = self.program.plan, self.layout
+        assert plan.masked is not None
+        own = np.array(plan.noise_multiplier)
+        parts = np.array([plan.sampler.expected(size) for size in plan.sizes]) / own
+        limit = plan.masked.lattice * largest_sum(plan) * (1 + rounding_slack(plan, 0))
+        return Terms(
+            names=self.agreement.owners,
+            rounds=int(self.program.schedule),
+            spare=plan.masked.spare,
+            quorum=plan.quorum,
+            degree=plan.masked.degree,
+            weights=parts / parts.sum(),  # a_i z_i is everybody's share of the noise, so w_i is as n_i / z_i
+            limit=limit,
+            count=sum(math.prod(shape) for _, shape in layout.leaves),
+            agreement=self.agreement.digest,
+        )
+
+
+def collaboration(agreement: Agreement) -> Collaboration:
+    """Build and check everything that the agreement implies."""
+    experiment, owners = agreement.experiment, agreement.owners
+    table, sizes = agreement.schema.empty(agreement.name), tuple(agreement.sizes.values())
+    mapped = feature_map(experiment, table)
+    problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
+    task = Task(
+        problem=problem,
+        sizes=trained_sizes(sizes, experiment.hold_out, agreement.unit.words),
+        clip_norm=clip_norm(problem, mapped),
+        epsilon=budgets(experiment.epsilon, owners),
+        delta=experiment.delta,
+        topology=topologies.build(experiment.topology, len(owners), experiment.seed),
+        params=problem.model.init(jax.random.key(experiment.seed)),
+        unit=agreement.unit,
+        owners_per_person=experiment.owners_per_person,
+    )
+    known = PROTOCOLS.find(experiment.protocol).settings
+    settings = typed(experiment.protocol, known, experiment.settings)
+    held = tuple(held_of(size, experiment.hold_out) for size in sizes) if experiment.hold_out else None
+    program = evaluating.built(experiment, table, task, settings, held)
+    if program.plan.masked is None and not agreement.aggregator:
+        raise InputError(
+            f"aggregator=false: only masked sums can do without one, and this run of {experiment.protocol} has none. "
+            "Set view=masked, or leave it out."
+        )
+    if not program.plan.relation.sizes_are_public:
+        raise InputError(
+            f"relation={program.plan.relation!r}: an agreement states everybody's number of records, which only "
+            f"{REPLACE_ONE} takes for public. Use relation={REPLACE_ONE}."
+        )
+    if program.plan.shared is not None:
+        raise InputError(
+            "view='shared': real owners cannot draw the same noise to the last bit. Use view=masked, or view=untrusted."
+        )
+    planned = Collaboration(agreement, task, offering(program, problem), mapped)
+    if not agreement.aggregator:
+        _ = planned.graph  # an error where owners cannot each talk to their neighbours
+    return planned

@@ -1,0 +1,144 @@
+"""Consent: who made its key at home signs the agreement with it, so that no founder can pretend that it agreed.
+
+The agreement has the keys' fingerprints, and every node looks for the signatures before it starts. A founder could
+still invent a party with a key of its own making: parties read their keys' fingerprints to each other.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coterie.errors import InputError
+from coterie.federation.agreement import Agreement
+from coterie.federation.transport import requests, trust
+
+FOLDER = "consents"  # beside node.toml: a file for each party that signs
+_SAID = b"coterie consent 1\0"
+
+
+class Consent(NamedTuple):
+    """One party's signature under one agreement. Public."""
+
+    agreement: str  # its SHA-256
+    party: str
+    key: str  # the party's public key, PEM
+    signature: str  # hexadecimal
+
+
+def sign(folder: Path, name: str, agreement: Agreement) -> Path:
+    """The party's consent, written to its own folder. InputError where the agreement has another key of it, or none."""
+    from cryptography.hazmat.primitives import serialization as forms
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    if name not in agreement.keys:
+        raise InputError(
+            f"sign: the agreement has no key that {name!r} made at home, and so nobody asks for its signature. Make "
+            f"one (coterie network request FOLDER {name}), and ask the founder to enter it (coterie network rotate)."
+        )
+    own = trust.identity(folder, name)
+    key = forms.load_pem_private_key(own.key.read_bytes(), password=None)
+    assert isinstance(key, EllipticCurvePrivateKey)  # `identity` has compared it with the certificate
+    public = key.public_key()
+    pem = public.public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
+    signature = key.sign(_said(agreement.digest, name), ECDSA(SHA256()))
+    found = Consent(agreement.digest.hex(), name, pem, signature.hex())
+    _refuse_false(found, agreement)
+    return keep(folder, found)
+
+
+def keep(folder: Path, found: Consent) -> Path:
+    """Write a consent into a party's folder."""
+    path = folder / FOLDER / f"{found.party}.json"
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.write_text(json.dumps(found._asdict(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
+    return path
+
+
+def read(path: Path, agreement: Agreement) -> Consent:
+    """A consent to this agreement; InputError where it is none, or the signature is false."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"consent={str(path)!r}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise InputError(f"consent={str(path)!r}: is not JSON. Ask for the file again.") from error
+    if not isinstance(value, dict) or set(value) != set(Consent._fields):
+        raise InputError(f"consent={str(path)!r}: must have {', '.join(Consent._fields)}. Ask for it again.")
+    if not all(isinstance(one, str) for one in value.values()):
+        raise InputError(f"consent={str(path)!r}: must have texts alone. Ask for it again.")
+    found = Consent(**value)
+    _refuse_false(found, agreement)
+    return found
+
+
+def public_key(folder: Path, name: str, agreement: Agreement) -> Any:
+    """The key with which a party signed this agreement, which has its fingerprint."""
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    return load_pem_public_key(read(folder / FOLDER / f"{name}.json", agreement).key.encode())
+
+
+def missing(folder: Path, agreement: Agreement) -> list[str]:
+    """Who has yet to sign, as far as a party's folder knows; InputError where a signature is false."""
+    there = [name for name in agreement.keys if (folder / FOLDER / f"{name}.json").exists()]
+    for name in there:
+        if read(folder / FOLDER / f"{name}.json", agreement).party != name:
+            raise InputError(f"consent of {name!r}: its file has another party's. Ask the founder again.")
+    return [name for name in agreement.keys if name not in there]
+
+
+def given(folder: Path, agreement: Agreement) -> None:
+    """InputError unless all have signed who made their keys at home."""
+    names = missing(folder, agreement)
+    if names:
+        raise InputError(
+            f"agreement: {', '.join(names)} {'has' if len(names) == 1 else 'have'} not signed it, as far as "
+            f"{folder / FOLDER} knows. Each signs with  coterie node FOLDER --sign  and sends its file to the founder, "
+            "who sends you all of them."
+        )
+
+
+def forget_others(folder: Path, agreement: Agreement) -> None:
+    """Delete consents to other agreements."""
+    for path in (folder / FOLDER).glob("*.json"):
+        try:
+            read(path, agreement)
+        except InputError:
+            path.unlink()
+
+
+def _said(digest: bytes, name: str) -> bytes:
+    return _SAID + digest + name.encode()
+
+
+def _refuse_false(found: Consent, agreement: Agreement) -> None:
+    """InputError unless the party's own key, which the agreement knows, signed this agreement."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    who = f"consent of {found.party!r:.80}"
+    if found.agreement != agreement.digest.hex():
+        raise InputError(f"{who}: is to another agreement ({found.agreement[:8]}…). Ask it to sign this one.")
+    if found.party not in agreement.keys:
+        raise InputError(f"{who}: the agreement knows no key of it.")
+    try:
+        public, signature = load_pem_public_key(found.key.encode()), bytes.fromhex(found.signature)
+    except ValueError as error:
+        raise InputError(f"{who}: has no key, or no signature. Ask for it again.") from error
+    known = requests.fingerprint(public) == agreement.keys[found.party]
+    if not known or not isinstance(public, EllipticCurvePublicKey):
+        raise InputError(f"{who}: was made with another key than the agreement's. Ask {found.party} for it.")
+    try:
+        public.verify(signature, _said(agreement.digest, found.party), ECDSA(SHA256()))
+    except InvalidSignature as error:
+        raise InputError(
+            f"{who}: the signature is false. Nothing leaves. Ask {found.party} for it again."
+        ) from error

@@ -1,0 +1,196 @@
+"""The node's own door for its administrator: a UNIX socket in the party's folder, in place of signals to a number.
+
+Who may use it: the file's mode (0600) lets the owner's user in, and the kernel's word about the caller (SO_PEERCRED) is
+compared with the node's own user, so that no mode set wrongly lets in another. What it can do: say where the
+party stands, in what status.json has as well, and ask it to stop after its step, as SIGTERM does. Nothing that comes
+through it makes a node release, charge or read anything. There is no pause: a stopped node goes on where it was when it
+is started again, and one that only stood still would have to be vouched for by its witnesses all the same.
+
+One line of JSON in, one out. Who asked to stop keeps the line, which ends when the process does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.federation import actions
+
+NAME = "control.sock"
+COMMANDS = ("status", "stop")
+_LONGEST = 1024  # bytes of a question
+_PATIENCE = 5.0  # seconds for a caller to ask, and for a node to answer
+_CREDENTIALS = struct.Struct("3i")  # the caller's process, user and group
+
+
+def available() -> bool:
+    """Whether this system says who calls: Linux does."""
+    return hasattr(socket, "SO_PEERCRED")
+
+
+class Control:
+    """What the socket knows and was told; used from the node's thread and the socket's."""
+
+    def __init__(self) -> None:
+        self._shown: Mapping[str, Any] | None = None
+        self._stop = threading.Event()
+
+    def show(self, snapshot: Mapping[str, Any]) -> None:
+        """Take a new snapshot in place of the last one."""
+        self._shown = snapshot
+
+    def stopped(self) -> bool:
+        """Whether somebody asked the node to stop."""
+        return self._stop.is_set()
+
+    def answer(self, question: bytes, caller: int, asked: Callable[[str], None]) -> dict[str, Any]:
+        """What to say to a line of this user's; `asked` is told who wants the node to stop."""
+        if caller != os.geteuid():
+            return {"error": f"user {caller} may not: run it as the node's own user, {os.geteuid()}"}
+        try:
+            said = json.loads(question)
+            command, sudo = said["command"], said.get("sudo")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return {"error": 'no question: send one line such as {"command": "status"}'}
+        if command == "status":
+            return {"status": self._shown or {"state": "starting"}}
+        if command != "stop":
+            return {"error": f"command={command!r:.40}: must be one of {', '.join(COMMANDS)}"}
+        self._stop.set()
+        try:
+            asked(actions.user(caller, sudo if isinstance(sudo, str) else None))
+        except InputError as error:  # a full disk is no reason to go on
+            return {"stopping": True, "warning": str(error)}
+        return {"stopping": True}
+
+
+@contextmanager
+def listening(folder: Path, asked: Callable[[str], None]) -> Iterator[Control]:
+    """Answer at the folder's socket until the block ends. InputError where another node does."""
+    control, held = Control(), list[socket.socket]()
+    with _bound(folder) as server:
+        thread = threading.Thread(
+            target=_serve, args=(server, control, asked, held), name="control", daemon=True
+        )
+        thread.start()
+        try:
+            yield control
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            thread.join(_PATIENCE)
+            for line in held:
+                line.close()
+
+
+def ask(folder: Path, command: str) -> dict[str, Any]:
+    """A node's answer; where it was asked to stop, after its end. InputError where none runs, or it does not listen."""
+    with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        try:
+            line.settimeout(_PATIENCE)
+            line.connect(place)
+            line.sendall(
+                json.dumps({"command": command, "sudo": os.environ.get("SUDO_USER")}).encode() + b"\n"
+            )
+            answer = json.loads(_line(line, 1 << 24))
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise InputError(
+                f"folder={str(folder)!r}: no node runs here (no {NAME} that answers)."
+            ) from error
+        except PermissionError as error:
+            raise InputError(
+                f"folder={str(folder)!r}: its node is another user's. Run this as that user."
+            ) from error
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"folder={str(folder)!r}: its node does not answer ({error}). It may be stuck."
+            ) from error
+        if "error" in answer:
+            raise InputError(f"folder={str(folder)!r}: {answer['error']}.")
+        if "stopping" in answer:
+            line.settimeout(None)
+            _line(line, _LONGEST)  # nothing comes any more: until the process lets go of the line
+    return answer
+
+
+@contextmanager
+def _bound(folder: Path) -> Iterator[socket.socket]:
+    """The listening socket; its file goes with it. Nobody can call before its mode is set: it does not listen yet."""
+    _refuse_second(folder)
+    with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        try:
+            Path(place).unlink(missing_ok=True)  # of a node that was killed
+            server.bind(place)
+            os.chmod(place, 0o600)
+            server.listen(8)
+        except OSError as error:
+            raise InputError(
+                f"{folder / NAME}: cannot be made ({error.strerror}). Keep the folder on a local disk."
+            ) from error
+        own = os.stat(place).st_ino
+        try:
+            yield server
+        finally:
+            if os.path.exists(place) and os.stat(place).st_ino == own:
+                os.unlink(place)
+
+
+def _refuse_second(folder: Path) -> None:
+    with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        try:
+            line.connect(place)
+        except OSError:
+            return
+    raise InputError(
+        f"folder={str(folder)!r}: another node runs here. Stop it first: coterie network stop {folder}"
+    )
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[str]:
+    """The socket's address: by an open folder's number, for the kernel takes 107 bytes, and folders may be longer."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise InputError(f"folder={str(folder)!r}: cannot be opened ({error.strerror}).") from error
+    try:
+        yield f"/proc/self/fd/{opened}/{NAME}"
+    finally:
+        os.close(opened)
+
+
+def _serve(
+    server: socket.socket, control: Control, asked: Callable[[str], None], held: list[socket.socket]
+) -> None:
+    while True:
+        try:
+            line, _ = server.accept()
+        except OSError:
+            return  # the node ends
+        try:
+            line.settimeout(_PATIENCE)
+            credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            answer = control.answer(_line(line, _LONGEST), _CREDENTIALS.unpack(credentials)[1], asked)
+            line.sendall(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            line.close()
+            continue
+        held.append(line) if "stopping" in answer else line.close()
+
+
+def _line(line: socket.socket, longest: int) -> bytes:
+    """What comes before the first line's end, or before the other end says no more."""
+    said = b""
+    while b"\n" not in said and len(said) < longest:
+        more = line.recv(min(4096, longest - len(said)))
+        if not more:
+            break
+        said += more
+    return said.partition(b"\n")[0]

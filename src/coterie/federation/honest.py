@@ -1,0 +1,95 @@
+"""What an owner is charged for, and whom that relies on: an aggregator that it trusts, or others whom it knows.
+
+For masked sums these are owners whose keys it has compared with them, not with the founder, who could invent owners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coterie.errors import BudgetError, InputError, LedgerError
+from coterie.federation import party as parties
+from coterie.federation.collaboration import Collaboration
+from coterie.federation.party import Party
+from coterie.mechanisms import ReleasePlan
+from coterie.mechanisms.masks import Masks, fingerprint, read_key
+
+
+def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
+    """What the owner's ledger is charged for: what leaves the owner, or the sums alone where it trusts who adds up.
+
+    Guarantee: an agreement cannot make an owner rely on others' noise. Whoever founds a network could otherwise be
+    the aggregator, and all the other owners too, whose shares of the noise are then none.
+    """
+    plan = planned.program.plan
+    if plan.masked is not None:
+        enough = len(known_honest(party, planned)) >= needed(planned)
+        return (
+            plan if enough else replace(plan, charged=None, quorum=0, masked=None, view="public transcript")
+        )
+    if plan.quorum == 0 or party.trusts_aggregator:
+        return plan
+    return replace(plan, charged=None, quorum=0, view="public transcript")
+
+
+def needed(planned: Collaboration) -> int:
+    """How many others must be honest: all but the colluders. With fewer, a roll could leave out the honest ones."""
+    masked = planned.program.plan.masked
+    assert masked is not None
+    return planned.task.owners - masked.colluding - 1
+
+
+def known_honest(party: Party, planned: Collaboration) -> list[str]:
+    """Others whom the owner knows; InputError where a key is not the one that it was told."""
+    has_keys(planned)
+    assert planned.agreement.masks is not None
+    publics = planned.agreement.masks.publics()
+    for name, said in party.honest.items():
+        if name not in publics or name == party.name:
+            raise InputError(
+                f"honest: {name!r} is no other owner of this agreement. Take it out of {parties.NAME}."
+            )
+        if fingerprint(publics[name]) != said:
+            raise InputError(
+                f"honest: the agreement's key of {name!r} is {fingerprint(publics[name])}, {parties.NAME} says "
+                f"{said!r}. Nothing leaves. Ask {name} which is right; if it is yours, the agreement is a forgery."
+            )
+    return list(party.honest)
+
+
+def unaffordable(party: Party, planned: Collaboration, epsilon: float) -> BudgetError:
+    """Why an owner that relies on nobody's noise but its own cannot afford a run, and what it may do."""
+    if planned.program.plan.masked is not None:
+        return BudgetError(
+            f"epsilon={epsilon:g}: this run costs more unless {needed(planned)} other owners are honest, and "
+            f"{parties.NAME} knows {len(party.honest)}. Compare key fingerprints with them, not with the founder, and "
+            'write honest = {NAME = "FINGERPRINT", …}.'
+        )
+    return BudgetError(
+        f"epsilon={epsilon:g}: this run costs more against the aggregator, who sees messages with less noise than "
+        f"it publishes. Set trusts_aggregator = true in {parties.NAME} if you trust it, or agree on view=untrusted."
+    )
+
+
+def has_keys(planned: Collaboration) -> None:
+    """InputError where sums are masked and owners' keys are not in the agreement yet."""
+    if planned.program.plan.masked is not None and planned.agreement.masks is None:
+        raise InputError(
+            "view='masked': the agreement has no mask keys yet. Each owner makes one (coterie node FOLDER --mask-key), "
+            "and whoever founded the network enters them (coterie network keys)."
+        )
+
+
+def one_witness(ledger: str) -> LedgerError:
+    """Why masked sums do not go on from a copy of a ledger."""
+    return LedgerError(
+        f"ledger={ledger!r}: was restored from a copy, and only peers, whom masked sums trust with nothing, could "
+        "tell what this run released since. Nothing may leave. Write the run off: coterie ledger write-off FOLDER"
+    )
+
+
+def own_masks(party: Party, planned: Collaboration) -> Masks:
+    """What the owner's messages are masked with; InputError where its key is not the agreement's."""
+    agreement = planned.agreement
+    assert agreement.masks is not None
+    return Masks(party.name, read_key(party.mask_key), agreement.masks.publics(), agreement.digest)

@@ -1,0 +1,45 @@
+"""A party's log on standard error: for people, or one JSON object a line for a collector.
+
+Guarantee: JSON lines hold names, counts, times and words about them. What was computed from records (`lines.private`)
+is left out, for such logs are sent on to machines that are not the owner's; people get it, on the owner's terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from coterie import _check
+from coterie.federation.transport.lines import level_of
+
+FORMATS = ("text", "json")
+
+Log = Callable[[str], None]
+
+
+def log(form: str, **always: Any) -> Log:
+    """Where lines go; `always` are fields of every JSON line, such as the party's name."""
+    if _check.one_of("log_format", form, FORMATS) == "text":
+        return _text
+
+    def write(line: str) -> None:
+        if level_of(line) != "private":
+            entry(level_of(line), line, **always)
+
+    return write
+
+
+def entry(level: str, message: str, **fields: Any) -> None:
+    """One JSON line: UTC to the millisecond, level, words, and fields beside them."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    print(
+        json.dumps({"time": now, "level": level, **fields, "message": message}), file=sys.stderr, flush=True
+    )
+
+
+def _text(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,347 @@
+"""A network's founding: the agreement, an authority, and a folder for each party with all that it needs.
+
+    DIR/agreement.json        public; the same in every party's folder
+    DIR/authority/            the key that signs certificates: stays with whoever founded the network
+    DIR/parties/NAME/         what NAME gets, and nobody else: its private key is in it
+    DIR/router/               what the router's keeper gets, if there is one: its private key and router.json
+    DIR/retired/              authorities whose certificates open nothing any more
+    DIR/authorities/          in place of authority/, where each party is its own: their certificates, public
+
+A party that makes its key at home sends a signing request: then no secret of it is here, and it signs the agreement.
+An agreement is never edited: adding or revoking an owner, or another key, makes a new one; under it a new run begins.
+Ledgers belong to owners and data, not to agreements: what was spent stays spent.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.evaluation.budget import TellsNothing
+from coterie.federation import agreement as agreements
+from coterie.federation import consent, troubles
+from coterie.federation import party as parties
+from coterie.federation.agreement import Agreement, Masking
+from coterie.federation.collaboration import Collaboration, collaboration
+from coterie.federation.connections import keys_of, longest
+from coterie.federation.party import Party
+from coterie.federation.transport import authorities, keeping, requests, trust
+from coterie.federation.transport.zenoh import ROUTER, router_config
+
+PORT = 17471  # of the first party that has no address; the next ones follow
+LOCAL = "127.0.0.1"
+
+
+def found(
+    folder: Path,
+    agreement: Agreement,
+    addresses: Mapping[str, str],
+    router: str | None,
+    optional: bool = False,
+    asked: Mapping[str, Path] | None = None,
+) -> Collaboration:
+    """Write a new network into an empty or new folder. `addresses`: host:port, for parties that have one.
+
+    `optional`: as for `settled`. `asked`: signing requests of the parties that made their keys at home.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"folder={str(folder)!r}: is not empty. Name a new one.")
+    publics = {name: requests.read(path, name) for name, path in (asked or {}).items()}
+    own = authorities.of_requests(asked or {})
+    keys = {"keys": _fingerprints(publics), "authorities": authorities.fingerprints(own)}
+    planned = settled(replace(agreement, **keys), optional)
+    authorities.refuse_mixed(planned.agreement.authorities, planned.parties, router)
+    check_addresses(addresses, planned.parties)
+    check_parties("request", publics, planned.parties)
+    if router is not None:
+        check_addresses({ROUTER: router}, (ROUTER,))
+        if ROUTER in planned.parties:
+            raise InputError(f"owners: {ROUTER!r} is the router's name. Give the owner another one.")
+    where = with_ports(addresses, planned.parties)
+    if own:
+        authorities.keep(folder, own)
+    else:
+        trust.create_authority(folder / "authority")
+    for name in () if own else planned.parties:
+        place = folder / "parties" / name
+        trust.issue(folder / "authority", name, [host_of(where[name])], place, publics.get(name))
+    if router is not None:
+        trust.issue(folder / "authority", ROUTER, [host_of(router)], folder / "router")
+    write(folder, planned, where, router)
+    return planned
+
+
+def settled(agreement: Agreement, optional: bool = True) -> Collaboration:
+    """The collaboration, with everything that was left open written into its agreement.
+
+    `optional`: where the evaluation would tell nothing it is left out, rather than refused; the founder is told.
+    """
+    try:
+        planned = collaboration(agreement)
+    except TellsNothing:
+        if not optional:
+            raise
+        agreement = replace(agreement, experiment=replace(agreement.experiment, evaluate=0.0))
+        planned = collaboration(agreement)
+    experiment = replace(agreement.experiment, gossip_steps=planned.gossip_steps)
+    budgets = dict(zip(agreement.owners, planned.task.epsilon))
+    return collaboration(replace(agreement, experiment=replace(experiment, epsilon=budgets)))
+
+
+def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router: str | None) -> None:
+    """The agreement, for all, and each party's own file."""
+    agreement = planned.agreement
+    ends = {}  # of those who are their own authority nobody else knows
+    if not agreement.authorities:
+        ends = {name: trust.end_of(folder / "parties" / name / trust.CERTIFICATE) for name in planned.parties}
+    if router is not None:
+        ends[ROUTER] = trust.end_of(folder / "router" / trust.CERTIFICATE)
+    (folder / "agreement.json").write_text(agreement.text(), encoding="utf-8")
+    for name in planned.parties:
+        place = folder / "parties" / name
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if agreement.authorities:
+            keeping.replace(place / trust.AUTHORITY, authorities.bundle(folder, planned.parties))
+        consent.forget_others(place, agreement)
+        (place / "agreement.json").write_text(agreement.text(), encoding="utf-8")
+        (place / "certificates.json").write_text(troubles.written(ends), encoding="utf-8")
+        own = Party(
+            name=name, folder=place, listen=where[name], peers=dialled(planned, name, where), router=router
+        )
+        kept = place / parties.NAME
+        if kept.exists():  # what the owner may have set itself
+            old = parties.read(kept)
+            own = replace(
+                own,
+                generator=old.generator,
+                epsilon=old.epsilon,
+                delta=old.delta,
+                ledger_file=old.ledger_file,
+                same_people=old.same_people,
+                trusts_aggregator=old.trusts_aggregator,
+                honest=old.honest,
+            )
+        kept.write_text(own.to_toml(), encoding="utf-8")
+    if router is not None:
+        (folder / "router" / "router.json").write_text(_router(folder, planned, router), encoding="utf-8")
+
+
+def _router(folder: Path, planned: Collaboration, router: str) -> str:
+    """What `zenohd` is started with, in the router's own folder: it listens at the port that all dial."""
+    own = trust.Identity(ROUTER, Path(trust.AUTHORITY), Path(trust.CERTIFICATE), Path(trust.PRIVATE_KEY))
+    listen = f"0.0.0.0:{router.rpartition(':')[2]}"
+    return router_config(
+        own, listen, planned.parties, keys_of(folder / "authority", planned.agreement), longest(planned)
+    )
+
+
+def dialled(planned: Collaboration, name: str, where: Mapping[str, str]) -> dict[str, str]:
+    """Of two peers, the one that stands later dials; owners dial the hub, so that they need not be reachable."""
+    order = {one: at for at, one in enumerate(planned.parties)}
+    hub = planned.hub
+    return {
+        peer: where[peer]
+        for peer in planned.peers(name)
+        if peer == hub or (name != hub and order[peer] < order[name])
+    }
+
+
+def add(
+    folder: Path,
+    owner: str,
+    size: int,
+    epsilon: float,
+    address: str | None = None,
+    asked: Path | None = None,
+) -> Collaboration:
+    """One more owner, under a new agreement. `asked`: its signing request, if it made its key at home."""
+    old, where, router = opened(folder)
+    if owner in old.owners:
+        raise InputError(f"owner={owner!r}: takes part already. Take another name.")
+    budgets = {**_budgets(old), trust.checked_name(owner): epsilon}
+    publics = {} if asked is None else {owner: requests.read(asked, owner)}
+    own = {} if asked is None else authorities.of_requests({owner: asked})
+    agreement = replace(
+        old,
+        sizes={**old.sizes, owner: size},
+        masks=None,
+        keys={**old.keys, **_fingerprints(publics)},
+        authorities={**old.authorities, **authorities.fingerprints(own)},
+        experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
+    )
+    planned = settled(agreement)
+    where = with_ports({**where, **({owner: address} if address else {})}, planned.parties)
+    place = folder / "parties" / owner
+    if own:
+        authorities.keep(folder, own)
+    else:
+        trust.issue(folder / "authority", owner, [host_of(where[owner])], place, publics.get(owner))
+    write(folder, planned, where, router)
+    return planned
+
+
+def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
+    """Another key for a party that lost its own, or had it stolen: a new authority, certificates and agreement.
+
+    Guarantee: once a party has taken the new files, whoever has the old key can neither reach it nor speak to it. The
+    run begins anew, for an owner's releases are sealed with its key (`marks.Hand`) and it could not know them again.
+    """
+    old, where, router = opened(folder)
+    known = _places(folder, collaboration(old), router)
+    check_parties("party", [name], tuple(known))
+    public = requests.read(asked, name)
+    if old.authorities:
+        return _rotate_own(folder, name, asked)
+    keys = old.keys if name == ROUTER else {**old.keys, **_fingerprints({name: public})}
+    planned = settled(replace(old, keys=keys, masks=None))
+    trust.replace_authority(folder / "authority", folder / "retired")
+    for party, place in known.items():
+        trust.renew(folder / "authority", party, place, public if party == name else None)
+        keeping.replace(place / trust.AUTHORITY, (folder / "authority" / trust.AUTHORITY).read_bytes())
+    (known[name] / trust.PRIVATE_KEY).unlink(missing_ok=True)  # of the old key, where the founder had made it
+    write(folder, planned, where, router)
+    return planned
+
+
+def _rotate_own(folder: Path, name: str, asked: Path) -> Collaboration:
+    """As `rotate`, of a party that is its own authority: it has made another one with its key."""
+    old, where, router = opened(folder)
+    own = authorities.of_requests({name: asked})
+    if name not in own:
+        raise InputError(
+            f"request={str(asked)!r}: has no new authority, and the old one's certificates would go on opening doors. "
+            f"{name} makes one: coterie network request FOLDER {name} --own-authority HOST"
+        )
+    changed = {
+        "keys": {**old.keys, **_fingerprints({name: requests.read(asked, name)})},
+        "authorities": {**old.authorities, **authorities.fingerprints(own)},
+    }
+    planned = settled(replace(old, masks=None, **changed))
+    authorities.keep(folder, own)
+    write(folder, planned, where, router)
+    return planned
+
+
+def revoke(folder: Path, owner: str) -> Collaboration:
+    """One owner less, under a new agreement; its certificate opens nothing under that one."""
+    old, where, router = opened(folder)
+    if owner not in old.owners:
+        raise InputError(f"owner={owner!r}: does not take part. Owners: {', '.join(old.owners)}.")
+    budgets = {name: epsilon for name, epsilon in _budgets(old).items() if name != owner}
+    agreement = replace(
+        old,
+        sizes={name: size for name, size in old.sizes.items() if name != owner},
+        masks=None,
+        keys={name: key for name, key in old.keys.items() if name != owner},
+        authorities={name: one for name, one in old.authorities.items() if name != owner},
+        experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
+    )
+    planned = settled(agreement)
+    if not old.authorities:  # who is its own authority can be given no certificate, and is trusted no longer
+        trust.revoke(folder / "authority", owner)
+    gone = folder / "revoked" / owner
+    gone.parent.mkdir(exist_ok=True)
+    shutil.move(folder / "parties" / owner, gone)  # its ledger, if this was a trial, must not be lost
+    write(folder, planned, where, router)
+    return planned
+
+
+def enter_keys(folder: Path, keys: dict[str, str]) -> Collaboration:
+    """The owners' public mask keys, under a new agreement."""
+    old, where, router = opened(folder)
+    planned = collaboration(replace(old, masks=Masking.new(keys)))
+    if planned.program.plan.masked is None:
+        raise InputError("keys: this agreement has no masked sums. Found the network with --set view=masked.")
+    write(folder, planned, where, router)
+    return planned
+
+
+def renew(folder: Path, name: str) -> Collaboration:
+    """A new certificate of a party, for the key that it has, and everybody's new list of when certificates end."""
+    agreement, where, router = opened(folder)
+    planned = collaboration(agreement)
+    known = _places(folder, planned, router)
+    check_parties("party", [name], tuple(known))
+    if agreement.authorities:
+        raise InputError(
+            f"party={name!r}: is its own authority, and renews at home: coterie network renew ITS-FOLDER {name}"
+        )
+    trust.renew(folder / "authority", name, known[name])
+    write(folder, planned, where, router)
+    return planned
+
+
+def enter_consents(folder: Path, files: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Consents that parties sent, checked and put into everybody's folder. Who has signed, and who has yet to."""
+    agreement, _, _ = opened(folder)
+    given = [consent.read(path, agreement) for path in files]
+    for party in sorted((folder / "parties").iterdir()):
+        for one in given:
+            consent.keep(party, one)
+    missing = consent.missing(next((folder / "parties").iterdir()), agreement)
+    return [name for name in agreement.keys if name not in missing], missing
+
+
+def _places(folder: Path, planned: Collaboration, router: str | None) -> dict[str, Path]:
+    """The folder of every party, and of the router."""
+    known = {name: folder / "parties" / name for name in planned.parties}
+    return known if router is None else {**known, ROUTER: folder / "router"}
+
+
+def _fingerprints(publics: Mapping[str, Any]) -> dict[str, str]:
+    return {name: requests.fingerprint(public) for name, public in publics.items()}
+
+
+def opened(folder: Path) -> tuple[Agreement, dict[str, str], str | None]:
+    """The agreement of a network's folder, where its parties listen, and its router."""
+    agreement = agreements.read(folder / "agreement.json")
+    found = [parties.read(path) for path in sorted((folder / "parties").glob(f"*/{parties.NAME}"))]
+    routers = {one.router for one in found}
+    return (
+        agreement,
+        {one.name: one.listen for one in found if one.listen},
+        routers.pop() if routers else None,
+    )
+
+
+def with_ports(addresses: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """An address for every party: as given, or a free port of this machine's own loop for a trial."""
+    taken, chosen, port = set(addresses.values()), dict(addresses), PORT
+    for name in names:
+        while name not in chosen:
+            candidate, port = f"{LOCAL}:{port}", port + 1
+            if candidate not in taken:
+                chosen[name] = candidate
+    return chosen
+
+
+def check_parties(what: str, names: Iterable[str], parties: Sequence[str]) -> None:
+    """InputError unless all of them take part."""
+    for name in names:
+        if name not in parties:
+            raise InputError(f"{what}={name!r}: takes no part. Parties: {', '.join(parties)}.")
+
+
+def check_addresses(addresses: Mapping[str, str], names: Sequence[str]) -> None:
+    """InputError unless every address is host:port of a party."""
+    for name, address in addresses.items():
+        if name not in names:
+            raise InputError(f"address of {name!r}: no such party. Parties: {', '.join(names)}.")
+        host, colon, port = address.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise InputError(f"address={address!r}: must be host:port, such as ml.example.org:{PORT}.")
+
+
+def host_of(address: str) -> str:
+    """The host of host:port."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _budgets(agreement: Agreement) -> dict[str, float]:
+    epsilon = agreement.experiment.epsilon
+    assert isinstance(epsilon, dict)  # `settled` names every owner
+    return epsilon

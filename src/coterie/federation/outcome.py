@@ -1,0 +1,201 @@
+"""What a party keeps of a run: its model, a summary, and a report for its own eyes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from coterie._rounding import upper
+from coterie.accounting.plans import against_all_others, certificates_of, person_told
+from coterie.errors import InputError
+from coterie.evaluation.words import about, choice, sentences
+from coterie.experiments import describe
+from coterie.experiments.measured import judge_of
+from coterie.experiments.trained import REAL, model_of_node
+from coterie.federation.honest import charged_plan
+from coterie.federation.node import Outcome
+from coterie.model import format as models
+from coterie.reports.markup import many
+from coterie.reports.promise import promise, so_far
+from coterie.reports.statement import SEEDED
+from coterie.units import told_owners
+
+if TYPE_CHECKING:
+    from coterie.accounting import Certificate
+    from coterie.mechanisms import ReleasePlan
+    from coterie.protocols import Task
+
+_SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
+RISKS = {  # what of the noise is not exact: shown in every report
+    "exact": f"Noise by OpenDP's exact samplers, added in whole numbers, {_SUM}.",
+    "stream": "Noise from a ChaCha20 key stream, made normal in double precision and rounded to whole numbers, "
+    f"{_SUM}: no exact sampler. What remains: the rounding of doubles, and tails that end at 8.5 standard deviations.",
+}
+
+TEST_NOISE = (
+    "TEST NOISE from a seed that was given: the simulator's, pseudo-random and in floating point, by no exact sampler. "
+    "Whoever knows the seed can take it off again, so that nothing here protects these records."
+)
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """The run as plain values; `own_metric` is computed from the owner's records and must not be passed on."""
+    planned, party = outcome.collaboration, outcome.party
+    agreement = planned.agreement
+    found: dict[str, Any] = {
+        "name": party.name,
+        "run": agreement.run,
+        "network": agreement.name,
+        "protocol": agreement.experiment.protocol,
+        "finished": outcome.finished,
+        "steps": outcome.status["step"],
+        "of": outcome.status["of"],
+        "note": outcome.status["note"],
+        "traffic": outcome.status["traffic"],
+        "refusals": outcome.status["refusals"],
+        "claimed_epsilon": planned.program.claim.to_json()["epsilon"],
+        "certified_epsilon": None,
+        "audited_epsilon": None,
+        "selection": outcome.selected and outcome.selected.to_json(),
+        "evaluation": outcome.published and outcome.published.to_json(),
+    }
+    if outcome.spent is None:
+        return found
+    at = agreement.owners.index(party.name)
+    plan = charged_plan(party, planned)
+    certificate = certificates_of(plan, planned.task.delta)[at]
+    return found | {
+        "certified_epsilon": certificate.to_json()["epsilon"],
+        "all_others_epsilon": None if plan.masked is None else _together(plan, planned.task.delta, at),
+        "owners_per_person": planned.task.owners_per_person,
+        "person_epsilon": _person(plan, planned.task),
+        "delta": planned.task.delta,
+        "view": certificate.view,
+        "releases": outcome.charged,
+        "spent_epsilon": outcome.spent.to_json()["epsilon"],
+        "budget_epsilon": planned.task.epsilon[at] if party.epsilon is None else party.epsilon,
+        "ledger": str(party.ledger),
+        "noise": TEST_NOISE if outcome.injected else RISKS[party.generator],
+        "own_metric": own_metric(outcome),
+        "promise": _promise(outcome, plan, certificate),
+    }
+
+
+def _together(plan: ReleasePlan, delta: float, owner: int) -> float | str:
+    """Of masked sums: against all other owners together."""
+    return against_all_others(plan, delta)[owner].to_json()["epsilon"]
+
+
+def _person(plan: ReleasePlan, task: Task) -> float | str | None:
+    """Of a person whom several owners know; None where there is one owner."""
+    found = person_told(plan, task.delta, task.owners_per_person)
+    return None if found is None else found.to_json()["epsilon"]
+
+
+def _promise(outcome: Outcome, plan: ReleasePlan, certificate: Certificate) -> list[str]:
+    """Of this run, and of all that the owner's ledger counts; of noise that somebody knows, nothing."""
+    agreement = outcome.collaboration.agreement
+    table = agreement.schema.empty(agreement.name)
+    engine = SEEDED if outcome.injected else REAL
+    found = promise(describe.facts(plan, [certificate], agreement.experiment, table, engine))
+    if outcome.injected or outcome.spent is None:
+        return found
+    spent = outcome.spent
+    return [*found, so_far(spent.epsilon, spent.delta, spent.relation, spent.unit)]
+
+
+def own_metric(outcome: Outcome) -> dict[str, Any] | None:
+    """The model's metric on the owner's own records: for its own eyes."""
+    if outcome.model is None or outcome.records is None:
+        return None
+    problem = outcome.collaboration.task.problem
+    agreement = outcome.collaboration.agreement
+    judge = judge_of(agreement.experiment, agreement.schema.empty(agreement.name), problem.loss.name)
+    model = jax.tree.map(jax.numpy.asarray, outcome.model)
+    x, y, _ = outcome.records.laid_out
+    value = judge(np.asarray(problem.model.scores(model, jax.numpy.asarray(x))), y)
+    return {"name": judge.metric, "value": value if np.isfinite(value) else str(value)}
+
+
+def write(outcome: Outcome, folder: Path) -> Path:
+    """The model, result.json and report.html.
+
+    Guarantee: readable by the owner alone, also in a folder that others may read: the metric on its own records is
+    in the last two, and nothing was charged for it. The model holds nothing but releases and what all parties know.
+    """
+    from coterie.reports.node import page
+
+    found = summary(outcome) | {"out": str(folder)}
+    before = os.umask(0o077)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if outcome.model is not None:
+            model = model_of_node(
+                outcome.collaboration,
+                outcome.party.name,
+                outcome.model,
+                injected=outcome.injected,
+                selected=outcome.selected,
+                published=outcome.published,
+            )
+            models.write(folder / models.FILE, model.to_bytes())
+        (folder / "report.html").write_text(
+            page(found, outcome.collaboration.agreement.to_json()), encoding="utf-8"
+        )
+        draft = folder / ".result.json"
+        draft.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+        os.replace(draft, folder / "result.json")
+    except OSError as error:
+        raise InputError(
+            f"out={str(folder)!r}: cannot be written ({error.strerror}). Start the node again with another --out."
+        ) from error
+    finally:
+        os.umask(before)
+    return folder
+
+
+def words(found: dict[str, Any]) -> str:
+    """The summary, to read."""
+    lines = [
+        f"{found['name']}: {found['steps']} of {found['of']} steps of {found['network']!r} ({found['protocol']})."
+    ]
+    if found["note"]:
+        lines.append(found["note"])
+    if found["certified_epsilon"] is not None:
+        claimed = _rounded(found["claimed_epsilon"])
+        certified, spent = (upper(float(found[f"{key}_epsilon"])) for key in ("certified", "spent"))
+        if found.get("all_others_epsilon") is not None:
+            certified += f" ({upper(float(found['all_others_epsilon']))} against all other owners together)"
+        person = ""
+        if found.get("person_epsilon") is not None:
+            owners = told_owners(found["owners_per_person"])
+            person = f" ({upper(float(found['person_epsilon']))} for a person at {owners} owners)"
+        lines += [
+            f"ε: claimed {claimed}, certified {certified} for this run{person}, audited not here; "
+            f"{spent} of {found['budget_epsilon']:g} spent on these records "
+            f"(δ = {found['delta']:g}, {many(found['releases'], 'release')}, {found['view']}).",
+            found["noise"],
+            f"Promise: {found['promise'][0].partition(': ')[2]}",
+        ]
+    if found["selection"]:
+        lines.append(f"Chosen by the owners: {choice(found['selection'])}.")
+    if found["evaluation"]:
+        told = found["evaluation"]
+        lines.append(f"Published by the owners: {'; '.join(sentences(told))}. That is of {about(told)}.")
+    if found.get("own_metric"):
+        own = found["own_metric"]
+        lines.append(f"{own['name']} on your own records (for your eyes only): {_rounded(own['value'])}")
+    if "out" in found:
+        lines.append(f"Model and report: {found['out']}")
+    return "\n".join(lines)
+
+
+def _rounded(value: float | str | None) -> str:
+    if value is None:
+        return "nothing"
+    return value if isinstance(value, str) else f"{value:.4g}"

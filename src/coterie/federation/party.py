@@ -1,0 +1,144 @@
+"""One party's own file, `node.toml`: who it is, where it listens, whom it dials, and where its files are."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coterie import _check
+from coterie.errors import InputError
+from coterie.federation.releases.randomness import GENERATORS, Generator
+from coterie.federation.transport.trust import checked_name
+
+NAME = "node.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party:
+    """Paths are absolute here, and relative to the file's folder in the file."""
+
+    name: str
+    folder: Path  # of the file; certificates and the agreement lie beside it
+    listen: str | None = None  # host:port
+    peers: dict[str, str] = field(default_factory=dict)  # whom to dial, and where
+    router: str | None = None
+    generator: Generator = "exact"
+    epsilon: float | None = (
+        None  # the ledger's budget over all runs; None: what the agreement says for this run
+    )
+    delta: float | None = None
+    ledger_file: str | None = (
+        None  # `ledger` in the file; one for all networks that the same records take part in
+    )
+    same_people: bool = (
+        False  # as the ledger's: records that differ from those it was begun with are charged to it
+    )
+    trusts_aggregator: bool = False  # with messages that have less noise than what it publishes
+    honest: dict[str, str] = field(default_factory=dict)
+    # Owners whom this one knows to be honest, and their keys' fingerprints as they told them: masked sums rely on them.
+
+    @property
+    def agreement(self) -> Path:
+        """The agreement's file."""
+        return self.folder / "agreement.json"
+
+    @property
+    def ledger(self) -> Path:
+        """What has been spent, over all runs on the same data."""
+        return self.folder / Path(self.ledger_file or "ledger.sqlite").expanduser()
+
+    def journal(self, run: str) -> Path:
+        """What a restart goes on from: of one agreement alone, for another one has other owners and another state."""
+        return self.folder / f"journal-{run}.sqlite"
+
+    def older_journals(self, run: str) -> list[Path]:
+        """What runs under other agreements left here."""
+        return [path for path in sorted(self.folder.glob("journal-*.sqlite")) if path != self.journal(run)]
+
+    @property
+    def certificates(self) -> Path:
+        """When everybody's certificate ends, as whoever founded the network has it: public."""
+        return self.folder / "certificates.json"
+
+    @property
+    def status(self) -> Path:
+        """Where the party stands, in public values, for `coterie network status`."""
+        return self.folder / "status.json"
+
+    @property
+    def mask_key(self) -> Path:
+        """The secret that masks are made of: made here, and told to nobody."""
+        return self.folder / "mask.key"
+
+    @property
+    def results(self) -> Path:
+        """The model and the report, when the run is over."""
+        return self.folder / "result"
+
+    def to_toml(self) -> str:
+        """The file's content."""
+        import tomli_w
+
+        own = {"name": self.name, "listen": self.listen, "router": self.router, "generator": self.generator}
+        own |= {"epsilon": self.epsilon, "delta": self.delta}
+        own |= {"ledger": self.ledger_file, "same_people": self.same_people or None}
+        own |= {"trusts_aggregator": self.trusts_aggregator or None}
+        return tomli_w.dumps(
+            {key: value for key, value in own.items() if value is not None}
+            | {"peers": self.peers}
+            | ({"honest": self.honest} if self.honest else {})
+        )
+
+
+def read(path: Path) -> Party:
+    """A party's file, or the folder that has one."""
+    path = path / NAME if path.is_dir() else path
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"config={str(path)!r}: cannot be read ({error.strerror}). Give your {NAME}."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"config={str(path)!r}: is not TOML ({error}).") from error
+    known = {
+        "name",
+        "listen",
+        "router",
+        "generator",
+        "epsilon",
+        "delta",
+        "ledger",
+        "same_people",
+        "trusts_aggregator",
+        "peers",
+        "honest",
+    }
+    for key in given:
+        if key not in known:
+            raise InputError(f"{path}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
+    return Party(folder=path.resolve().parent, **_checked(path, given))
+
+
+def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    for key in ("name", "listen", "router", "generator", "ledger"):
+        if not isinstance(given.get(key, ""), str):
+            raise InputError(f"{path}: {key}={given[key]!r}: must be text.")
+    checked_name(given.get("name", ""))
+    _check.one_of("generator", given.get("generator", "exact"), GENERATORS)
+    if "epsilon" in given:
+        _check.positive("epsilon", given["epsilon"])
+    if "delta" in given:
+        _check.probability("delta", given["delta"])
+    for key in ("same_people", "trusts_aggregator"):
+        if not isinstance(given.get(key, False), bool):
+            raise InputError(f"{path}: {key}={given[key]!r}: must be true or false.")
+    peers = given.get("peers", {})
+    if not isinstance(peers, dict) or not all(isinstance(one, str) for one in peers.values()):
+        raise InputError(f"{path}: peers must map names to host:port.")
+    honest = given.get("honest", {})
+    if not isinstance(honest, dict) or not all(isinstance(one, str) for one in honest.values()):
+        raise InputError(f"{path}: honest must map names of owners to the fingerprints of their keys.")
+    return {"ledger_file" if key == "ledger" else key: value for key, value in given.items()}

@@ -1,0 +1,137 @@
+"""An owner's records: read, checked against the agreement, and found in the ledger that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from coterie.accounting.ledger import terms_of
+from coterie.errors import InputError
+from coterie.evaluation.held import Division, divided, secret, simulated
+from coterie.federation import party as parties
+from coterie.federation.collaboration import Collaboration
+from coterie.federation.party import Party
+from coterie.federation.releases.journal import Journal
+from coterie.federation.releases.side import Judged, Records
+from coterie.federation.transport.lines import private
+from coterie.problems.datasets.frames import read_frame
+from coterie.problems.datasets.identity import Identity, identity
+from coterie.problems.datasets.schema import Rows
+from coterie.problems.holdings import Own, chosen, listed, units_filled
+from coterie.problems.whose import units_of
+from coterie.units import RECORD, Unit, counted
+
+_DIVISION = "division"  # the journal's key
+
+
+def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, Identity]:
+    """The records as the agreement has them, and what they are known by, whichever columns it reads."""
+    agreement = planned.agreement
+    rows, expected = agreement.schema.read(data, agreement.unit), agreement.sizes[party.name]
+    held = number_of(rows, agreement.unit)
+    if held != expected:
+        raise InputError(
+            f"data={str(data)!r}: has {counted(held, agreement.unit.words)}, the agreement says {expected} for "
+            f"{party.name!r}. Bring exactly these, or ask for a new agreement."
+        )
+    # read anew: a schema takes some columns as text, and records are known whichever schema reads them
+    return rows, identity(read_frame(data))
+
+
+def number_of(rows: Rows, unit: Unit) -> int:
+    """How many units the rows are: what an agreement states."""
+    if unit.kind == "column":
+        assert rows.whose is not None
+        return len(np.unique(rows.whose.codes))
+    return len(rows.y) if unit.kind == "record" else 1
+
+
+def _by_unit(x: np.ndarray, y: np.ndarray, units: list[np.ndarray], unit: Unit) -> Records:
+    """What the owner's program runs on: features, unit by unit.
+
+    Guarantee: shapes follow from the agreement alone, so that nothing is compiled for how many records a unit has.
+    """
+    shards = units_filled(x, y, [units], len(units), unit.records)
+    return Records(*(np.asarray(leaf)[0] for leaf in (shards.x, shards.y, shards.within)))
+
+
+def known_to(party: Party, content: str, data: Path, log: Callable[[str], None]) -> str:
+    """What the owner's ledger is to be opened with: the records' hash, or that of an earlier version of them.
+
+    InputError where the ledger belongs to other records, unless the owner says that they are of the same people.
+    """
+    if not party.ledger.exists():
+        log(
+            f"new ledger {party.ledger}: counts as if these records had never taken part in anything. It knows them "
+            "by their content, in whatever order rows and columns are. If they, or an earlier version of them, have "
+            f'taken part, stop, and name the ledger they have in {parties.NAME}: ledger = "FILE".'
+        )
+        return content
+    stored = terms_of(party.ledger).data_hash
+    if stored == content:
+        return content
+    if not party.same_people:
+        raise InputError(
+            f"data={str(data)!r}: other records than those that the ledger {str(party.ledger)!r} belongs to (the order "
+            "of rows and columns does not count). If they are a corrected or newer version of them, set "
+            f"same_people = true in {parties.NAME}: whoever is in both has spent in this ledger, and goes on spending "
+            "there. If they are other people's, name another ledger."
+        )
+    log(
+        private(f"ledger {party.ledger}: begun with other records, of the same people as {parties.NAME} says")
+    )
+    return stored
+
+
+def division(
+    planned: Collaboration, owner: int, journal: Journal, injected_seed: int | None
+) -> Division | None:
+    """Which rows, or units, the owner keeps out of training; None: none.
+
+    Drawn once in a run with a key that stays in the owner's journal, so that a restart finds the same; a test's is the
+    simulator's.
+    """
+    share, size = planned.agreement.experiment.hold_out, list(planned.agreement.sizes.values())[owner]
+    if not share:
+        return None
+    if injected_seed is not None:
+        return divided(size, share, simulated(injected_seed, owner))
+    key = journal.get(_DIVISION)
+    if key is None:
+        key = secrets.token_bytes(32)
+        journal.put({_DIVISION: key})
+    return divided(size, share, secret(key))
+
+
+def order(digest: str, division: Division | None) -> str:
+    """A hash of the records that are trained on, in their order: positions depend on the draw, too."""
+    if division is None:
+        return digest
+    return hashlib.sha256(digest.encode() + division.trained.astype("<i8").tobytes()).hexdigest()
+
+
+def divided_by(
+    rows: Rows, planned: Collaboration, division: Division | None, seed: tuple[int, ...]
+) -> tuple[Records, Judged]:
+    """What is trained on, and what is evaluated on; `seed` chooses among the records of a unit that has too many."""
+    unit, x, groups = planned.agreement.unit, planned.features.apply(rows.x), planned.groups
+    own: Own = np.arange(len(rows.y))
+    if unit != RECORD:
+        own = units_of(np.arange(len(rows.y)), rows.whose, unit, seed)
+    everything = np.arange(len(own))
+    trained, judged = (chosen(own, some) for some in division or (everything, everything))
+    at, whose = listed(judged)
+    codes = None if groups is None else groups.codes(rows.x[at])
+    held = Judged(x[at], rows.y[at], codes, whose)
+    if isinstance(trained, np.ndarray):
+        return Records(x[trained], rows.y[trained]), held
+    return _by_unit(x, rows.y, trained, unit), held
+
+
+def identity_of(data: Path) -> str:
+    """What a ledger knows the records in a file by."""
+    return identity(read_frame(data)).content

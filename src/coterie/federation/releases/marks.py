@@ -1,0 +1,145 @@
+"""What parties remember of each other's releases, sealed by the owner that made them.
+
+A *mark* says: this owner made a release at this step, and its message has this hash. The owner tells it to its peers
+before the message itself, and they write it down. Whoever shows an owner a mark of its own that the owner's ledger does
+not have has proved that the ledger is not the whole truth. The seal is made with the owner's private key, which peers
+do not have: nobody can stop an owner by claiming what it never released. A mark tells nothing that was not charged:
+it is made of a message that lies in the ledger.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.transport.wire import Refused
+
+HASH = 32  # bytes
+_REMEMBERED = 1000  # steps of an owner whose marks are kept; the last one always is
+_TIDY = 64  # marks between two prunings
+_LABEL = struct.Struct("<QQ")
+_WITNESS, _BARRED = "witness", "barred"  # keys of the journal
+
+
+class Mark(NamedTuple):
+    """One release. `attempt` tells apart those of one step, in protocols that have several."""
+
+    step: int
+    attempt: int
+    digest: bytes  # SHA-256 of the message
+    seal: bytes
+
+    def body(self) -> bytes:
+        """What travels beside step and attempt."""
+        return self.digest + self.seal
+
+
+def mark_of(step: int, attempt: int, body: bytes) -> Mark:
+    """Read a mark; Refused where it cannot be one."""
+    if len(body) != 2 * HASH:
+        raise Refused(f"wrong shape: {len(body)} bytes, must be {2 * HASH}")
+    return Mark(step, attempt, body[:HASH], body[HASH:])
+
+
+class Releases(Protocol):
+    """An owner's releases in this run, as its ledger has them (`release.Outlet`)."""
+
+    @property
+    def where(self) -> str:
+        """The ledger's file, for an error's words."""
+        ...
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """The steps that have one, in order."""
+        ...
+
+    def stored(self, step: int) -> bytes | None:
+        """The message of a step."""
+        ...
+
+
+class Hand:
+    """What a party seals with, in one run. Its copies, on whatever machine, have the same one."""
+
+    def __init__(self, private_key: bytes, agreement: bytes) -> None:
+        """`private_key`: of the party's certificate; it must outlive ledger and journal."""
+        self._key = hmac.digest(sha256(b"coterie hand 1\0" + private_key).digest(), agreement, "sha256")
+
+    @classmethod
+    def of(cls, key: Path, agreement: bytes) -> Hand:
+        """From the file of the party's private key, however it is written there."""
+        from cryptography.hazmat.primitives import serialization as forms
+
+        private = forms.load_pem_private_key(key.read_bytes(), password=None)
+        return cls(
+            private.private_bytes(forms.Encoding.DER, forms.PrivateFormat.PKCS8, forms.NoEncryption()),
+            agreement,
+        )
+
+    def mark(self, step: int, attempt: int, message: bytes) -> Mark:
+        """The mark of a release."""
+        digest = sha256(message).digest()
+        return Mark(step, attempt, digest, self._release(step, attempt, digest))
+
+    def made(self, mark: Mark) -> bool:
+        """Whether it is one of mine."""
+        return hmac.compare_digest(mark.seal, self._release(mark.step, mark.attempt, mark.digest))
+
+    def alive(self, process: bytes, other: bytes) -> bytes:
+        """That `process` runs under my name, and has heard of `other`, whose number is random: so it runs now."""
+        return hmac.digest(self._key, b"alive\0" + process + other, "sha256")
+
+    def _release(self, step: int, attempt: int, digest: bytes) -> bytes:
+        return hmac.digest(self._key, b"release\0" + _LABEL.pack(step, attempt) + digest, "sha256")
+
+
+class Marks:
+    """What a party has of others' releases, in its journal: a restart forgets none of it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal, self._kept = journal, 0
+
+    def last(self, peer: str) -> Mark | None:
+        """The latest mark of a peer."""
+        found = self._journal.last(f"{_WITNESS}/{peer}")
+        return None if found is None else _read(*found)
+
+    def of(self, peer: str, step: int) -> Mark | None:
+        """The mark of one step, while it is kept."""
+        found = self._journal.get(numbered(f"{_WITNESS}/{peer}", step))
+        return None if found is None else _read(step, found)
+
+    def keep(self, peer: str, mark: Mark) -> None:
+        """Write a mark down; after that, what goes with it may be acted on."""
+        place = f"{_WITNESS}/{peer}"
+        self._journal.put({numbered(place, mark.step): _written(mark)})
+        self._kept += 1
+        if self._kept % _TIDY == 0:
+            self._journal.prune(place, mark.step - _REMEMBERED)
+
+    def bar(self, peer: str, first: Mark, second: Mark) -> None:
+        """Write down that a peer has released two messages for one step."""
+        entry = first.step.to_bytes(8) + _written(first) + _written(second)
+        self._journal.put({f"{_BARRED}/{peer}": entry})
+
+    def barred(self, peer: str) -> tuple[Mark, Mark] | None:
+        """The two versions of one release, where a peer has made such."""
+        found = self._journal.get(f"{_BARRED}/{peer}")
+        if found is None:
+            return None
+        step, size = int.from_bytes(found[:8]), 8 + 2 * HASH
+        return _read(step, found[8 : 8 + size]), _read(step, found[8 + size :])
+
+
+def _written(mark: Mark) -> bytes:
+    return mark.attempt.to_bytes(8) + mark.body()
+
+
+def _read(step: int, entry: bytes) -> Mark:
+    return mark_of(step, int.from_bytes(entry[:8]), entry[8:])

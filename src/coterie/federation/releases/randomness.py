@@ -1,0 +1,135 @@
+"""Where a real owner's noise comes from: whole numbers, `LATTICE` to one unit, that `mechanisms.noise.noised` adds.
+
+    exact     OpenDP's samplers of the discrete Gaussian and Laplace distributions, which are exact (Canonne, Kamath &
+              Steinke 2020): the default. Tens of thousands of numbers a second and core.
+    stream    a ChaCha20 key stream, made normal in double precision and rounded to whole numbers: a thousand times as
+              fast. Residual risk: the distribution differs from the discrete Gaussian by the rounding of doubles and by
+              the tail that 53-bit uniform numbers cannot reach, beyond 8.5 standard deviations.
+    injected  the simulator's noise, from a key that the test knows: for comparison with `simulate`, never for records.
+
+All but the last are seeded by the operating system and keep no state that could leak: a key is drawn anew for each
+release. The sum that they meet is added up in single precision: `rounding_slack` bounds what that can betray, and the
+noise is wider by as much.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import Array, PyTree
+from coterie.mechanisms import Noise
+from coterie.mechanisms import noise as noises
+from coterie.mechanisms.noise import LATTICE, NoiseSpec, rounding_slack
+from coterie.mechanisms.plan import ReleasePlan
+
+Generator: TypeAlias = Literal["exact", "stream"]
+GENERATORS = ("exact", "stream")
+SLOW = 5_000  # numbers a release above which the exact sampler takes long enough to say so
+
+
+class Source(Protocol):
+    """An owner's randomness. Every call draws anew, but for injected keys."""
+
+    def noise(self, step: int) -> PyTree:
+        """Unit noise of the release of this step."""
+        ...
+
+    def sampling_key(self, step: int) -> Array:
+        """Which records enter the release: hidden inside the owner."""
+        ...
+
+    def coin_key(self, step: int) -> Array:
+        """Other coin flips; step 0 is the start."""
+        ...
+
+
+def source(generator: Generator, plan: ReleasePlan, owner: int) -> Source:
+    """The owner's own source for this plan."""
+    # Wider than the plan says, so that rounding, to whole numbers and in the sum, is covered (`rounding_slack`).
+    lattice = LATTICE if plan.masked is None else plan.masked.lattice
+    scale = lattice * (1.0 + rounding_slack(plan, owner))
+    return _Own(generator, noises.spec(plan), scale)
+
+
+@dataclass(frozen=True)
+class _Own:
+    generator: Generator
+    spec: NoiseSpec
+    scale: float
+
+    def noise(self, step: int) -> PyTree:
+        del step
+        return noises.split(self.spec, drawn(self.spec.kind, self.generator, self.scale, self.spec.size))
+
+    def sampling_key(self, step: int) -> Array:
+        del step
+        return _fresh_key()
+
+    def coin_key(self, step: int) -> Array:
+        del step
+        return _fresh_key()
+
+
+@dataclass(frozen=True)
+class Injected:
+    """The keys that `simulate` would use. Whoever knows the seed can take the noise off again: tests only."""
+
+    spec: NoiseSpec
+    seed: int
+    owner: int
+    owners: int
+
+    def noise(self, step: int) -> PyTree:
+        """The simulator's noise."""
+        with jax.threefry_partitionable(False):
+            return _unit_noise(self.spec, self._key(noises.NOISE, step))
+
+    def sampling_key(self, step: int) -> Array:
+        """The simulator's key."""
+        return self._key(noises.SAMPLING, step)
+
+    def coin_key(self, step: int) -> Array:
+        """The simulator's key; at the start it is not folded with a step."""
+        return self._key(noises.COINS, step)
+
+    def _key(self, stream: int, step: int) -> Array:
+        with jax.threefry_partitionable(False):
+            own = noises.owner_keys(jnp.uint32(self.seed), stream, self.owners)[self.owner]
+            return jax.random.fold_in(own, step) if step else own
+
+
+def injected(plan: ReleasePlan, seed: int, owner: int) -> Source:
+    """The source with which a real owner repeats what `simulate` does with this seed."""
+    return Injected(noises.spec(plan), seed, owner, len(plan.sizes))
+
+
+_unit_noise = jax.jit(noises.unit_noise, static_argnums=0)
+
+
+def _fresh_key() -> Array:
+    """64 bits of the operating system's randomness, for one release."""
+    words = jnp.asarray(np.frombuffer(secrets.token_bytes(8), np.uint32))
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def drawn(noise: Noise, generator: Generator, scale: float, count: int) -> np.ndarray:
+    """(count,) whole numbers of the noise, anew at every call."""
+    if generator == "exact":
+        return noise.exact(scale, count)
+    return noise.stream(scale, count, _uniforms)
+
+
+def _uniforms(count: int) -> np.ndarray:
+    """(count,) float64 in (0, 1], multiples of 2⁻⁵³, from a ChaCha20 key stream under a key of its own."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    stream = Cipher(ChaCha20(secrets.token_bytes(32), bytes(16)), mode=None).encryptor()
+    bits = np.frombuffer(stream.update(bytes(8 * count)), "<u8")
+    return ((bits >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53

@@ -1,0 +1,159 @@
+"""The only way out for anything made of private records: charged and on the disk first, and then sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coterie.accounting import Certificate
+from coterie.accounting.ledger import Head, Ledger, data_hash
+from coterie.accounting.plans import charges_of
+from coterie.errors import BudgetError, LedgerError
+from coterie.federation.releases.journal import Journal
+from coterie.mechanisms import ReleasePlan
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_LEDGER = "ledger"  # the journal's key: how far the ledger has come
+
+
+class Outlet:
+    """One owner's releases of one run, through its ledger.
+
+    Guarantee: `release` returns only what the ledger holds, with its charge; a step has one message for ever, also
+    after a crash; the messages of a run never exceed the plan's, nor the ledger's budget.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        run: str,
+        plan: ReleasePlan,
+        owner: int,
+        messages: int,
+        journal: Journal,
+        *,
+        order: str = "",
+        tables: Sequence[int] = (),
+    ) -> None:
+        """`messages`: how many the owner sends in the run, at most; one, or as many as the plan has releases.
+
+        `order`: a hash of the records in their order. What is divided by position is divided anew by another order: a
+        record's part is then another one, and the two divisions compose with each other.
+        `tables`: the steps of the plan's tables after training, in their order: each is charged as what it is.
+        LedgerError where the journal knows of charges that the ledger does not have.
+        """
+        _agree(ledger, journal)
+        _refuse_unsettled(ledger, run)
+        self._ledger, self._run, self._messages, self._journal = ledger, run, messages, journal
+        self._charges = charges_of(plan, owner, messages)
+        self._tables = dict(zip(tables, self._charges.tables, strict=True))
+        self._steps = ledger.rounds(run)
+        self._partition = _partition(plan, owner, self._charges.parts, order)
+        if self._charges.parts:
+            ledger.declare_partition(
+                self._partition, parts=self._charges.parts, digest=data_hash(_bounds(plan, owner))
+            )
+        # Asked of the whole run first: its rounds are then charged without a new certificate.
+        self.affordable = bool(self._steps) or not ledger.would_exceed(plan.event(owner))
+
+    def stored(self, step: int) -> bytes | None:
+        """The message that was released at this step, to be sent again; None where none was."""
+        return self._ledger.stored(self._run, step)
+
+    def release(self, step: int, turn: int, body: bytes) -> bytes:
+        """Charge the message and write it down; what is returned, and nothing else, may leave.
+
+        BudgetError, with nothing charged or written, where the plan's releases or the budget are used up.
+        """
+        found = self.stored(step)
+        if found is not None:
+            return found
+        if step in self._tables:
+            return self._released(step, self._tables[step], body, None)
+        if self.turns() >= self._messages:
+            raise BudgetError(
+                f"step={step}: all {self._messages} releases of run {self._run!r} were made. Nothing may leave."
+            )
+        charges = self._charges
+        if charges.upfront is not None:
+            self._ledger.charge(self._run, 0, charges.upfront, None)
+        part = (self._partition, turn % charges.parts) if charges.parts else None
+        return self._released(step, charges.each, body, part)
+
+    def _released(self, step: int, event: DpEvent, body: bytes, part: tuple[str, int] | None) -> bytes:
+        stored = self._ledger.charge(self._run, step, event, body, part=part)
+        assert stored is not None
+        self._journal.put({_LEDGER: _noted(self._ledger.top)})
+        self._steps.append(step)
+        return stored
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """The steps that a release was made for, before and after any restart, in order."""
+        return self._steps
+
+    @property
+    def restored(self) -> bool:
+        """Whether the ledger was restored from a copy and nothing was released since: only all peers know what left."""
+        return self._run in self._ledger.unsettled()
+
+    @property
+    def where(self) -> str:
+        """The ledger's file."""
+        return str(self._ledger.path)
+
+    def turns(self) -> int:
+        """How many releases of training were made in this run, before and after any restart."""
+        return sum(step not in self._tables for step in self._steps)
+
+    def spent(self) -> Certificate:
+        """What all of the owner's runs on these records have cost so far."""
+        return self._ledger.spent()
+
+
+def _agree(ledger: Ledger, journal: Journal) -> None:
+    """A journal may be older than its ledger, whose messages are then said again; never newer."""
+    note = journal.get(_LEDGER)
+    if note is None:
+        return
+    known = Head(int.from_bytes(note[:8]), note[8:].hex())
+    if not ledger.holds(known):
+        raise LedgerError(
+            f"ledger={str(ledger.path)!r}: has {ledger.top.sequence} rows, and not the row {known.sequence} that the "
+            f"journal {journal.path.name} knows: an older copy, or a new file. Nothing may leave. Restore the newest "
+            "copy of the ledger, with its -wal; docs/ledger.md says what to do without one."
+        )
+
+
+def _refuse_unsettled(ledger: Ledger, run: str) -> None:
+    """LedgerError where the ledger was restored from a copy, and what was lost of it is not known for this run."""
+    if ledger.given_up(run):
+        raise LedgerError(
+            f"ledger={str(ledger.path)!r}: run {run!r} was written off after a disaster: all that it could have "
+            "released counts as released. Nothing may leave. Take part in later runs."
+        )
+    for other in ledger.unsettled():
+        if other != run:
+            raise LedgerError(
+                f"ledger={str(ledger.path)!r}: was restored from a copy, and run {other!r} may have released more than "
+                "it knows. Start that run's node first, or write the run off: coterie ledger write-off FOLDER"
+            )
+
+
+def _noted(head: Head) -> bytes:
+    return head.sequence.to_bytes(8) + bytes.fromhex(head.hash)
+
+
+def _partition(plan: ReleasePlan, owner: int, parts: int, order: str) -> str:
+    batch = getattr(plan.sampler, "batch", 0)  # in the name: two sizes may make equally many parts
+    place = f"position in order {order[:16]}" if order else "position"
+    return f"{plan.sizes[owner]} records by {place}, {batch} in each of {parts} batches"
+
+
+def _bounds(plan: ReleasePlan, owner: int):
+    """What fixes the division: position alone, so that no record's content can move it."""
+    import numpy as np
+
+    return np.array([plan.sizes[owner], getattr(plan.sampler, "batch", 0)])

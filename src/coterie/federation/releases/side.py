@@ -1,0 +1,344 @@
+"""An owner's program on its own records: the only code of this engine that sees them.
+
+The functions are those that `simulate` maps over all owners; here one owner runs them on what it has. Trees of
+arrays go in and come out as numpy's, ready for the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import Array, PyTree
+from coterie.errors import InputError
+from coterie.evaluation.sheet import UNIT
+from coterie.federation.releases.randomness import Source
+from coterie.federation.transport import wire
+from coterie.mechanisms import Sampler
+from coterie.mechanisms.plan import TableNoise
+from coterie.problems.holdings import laid_out
+from coterie.program import Batch, Context, Program, Rounds, State, Visits, Within
+from coterie.units import counted
+
+_FAR = 64.0  # standard deviations of noise that no draw ever reaches
+
+
+class Records(NamedTuple):
+    """One owner's records, as the program's problem takes them. They never leave this process."""
+
+    x: np.ndarray  # (rows, ...), or of units (units, places, ...)
+    y: np.ndarray  # (rows,), or (units, places)
+    within: np.ndarray | None = (
+        None  # (units,) how many of a unit's places hold a record; None: rows are records
+    )
+
+    @property
+    def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """One record a row, and which unit each is of."""
+        return (self.x, self.y, None) if self.within is None else laid_out(self.x, self.y, self.within)
+
+
+class Judged(NamedTuple):
+    """The records that a model is evaluated on. They never leave this process, either."""
+
+    x: np.ndarray  # (rows, ...)
+    y: np.ndarray  # (rows,)
+    codes: np.ndarray | None  # (rows,) which group each is in, where there are groups
+    unit: np.ndarray | None = None  # (rows,) which unit each is of, where several may be of one
+
+
+_ATTEMPT = (
+    2**20
+)  # steps between a test's draws for two attempts at one round; others' draws are never the same
+
+
+class _Static(NamedTuple):
+    functions: Rounds | Visits
+    sampler: Sampler
+
+
+class _Fixed(NamedTuple):
+    """Numbers of one owner that stay the same for the whole run."""
+
+    owner: Array
+    size: Array
+    clip_norm: Array
+    noise_scale: Array
+    numbers: PyTree
+
+
+class _Held(NamedTuple):
+    """An owner's records on the device."""
+
+    x: Array
+    y: Array
+    within: Array | None
+
+
+class RoundsSide:
+    """One owner of a protocol of rounds."""
+
+    def __init__(self, program: Program, owner: int, records: Records, source: Source) -> None:
+        self._static = _Static(program.functions, program.plan.sampler)
+        self._params, self._source = program.params, source
+        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        now = _context(self._fixed, 1, 0, source.coin_key(1))
+        state = jax.eval_shape(partial(_start, self._static), self._params, now)
+        message, _ = jax.eval_shape(
+            partial(_emit_round, self._static), state, self._held, source.noise(1), now, now.key
+        )
+        self.layout = wire.foreign(message, program.bounds)
+        self.private_layout = wire.layout(state.private)
+        self.public_layout = wire.layout(state.public)
+
+    def start(self) -> State:
+        """The owner before the first round."""
+        key = self._source.coin_key(0)
+        with jax.threefry_partitionable(False):
+            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
+
+    def emit(self, state: State, step: int, turn: int, attempt: int = 0) -> tuple[PyTree, PyTree]:
+        """The message of a round and the private state after it. Draws noise anew at every call.
+
+        Guarantee: the message may leave only through an `Outlet`, which charges it first.
+        """
+        draw = step + attempt * _ATTEMPT
+        noise, sampling = self._source.noise(draw), self._source.sampling_key(draw)
+        with jax.threefry_partitionable(False):
+            ctx = _context(self._fixed, step, turn, self._source.coin_key(draw))
+            return _host(_emit_round(self._static, state, self._held, noise, ctx, sampling))
+
+    def idle(self, public: PyTree, step: int) -> PyTree | None:
+        """What an owner passes on that releases nothing any more, made of public values; None: it stays silent."""
+        functions = self._static.functions
+        assert isinstance(functions, Rounds)
+        if functions.idle is None:
+            return None
+        return _host(_idle(self._static, public, _context(self._fixed, step, 0, _no_key())))
+
+    def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
+        """The public state after a round."""
+        return _host(
+            _absorb(self._static, public, own, mixed, _context(self._fixed, step, step - 1, _no_key()))
+        )
+
+    def model(self, public: PyTree) -> PyTree:
+        """The owner's model."""
+        return _host(self._static.functions.model(public))
+
+
+class VisitSide:
+    """One owner of a protocol of visits."""
+
+    def __init__(self, program: Program, owner: int, records: Records, source: Source) -> None:
+        self._static = _Static(program.functions, program.plan.sampler)
+        self._params, self._source = program.params, source
+        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        now = _context(self._fixed, 1, 0, source.coin_key(1))
+        register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
+        query = jax.eval_shape(partial(_ask, self._static), register, now)
+        private = jax.eval_shape(partial(_start, self._static), self._params, now)
+        message, _ = jax.eval_shape(
+            partial(_emit_visit, self._static), private, query, self._held, source.noise(1), now, now.key
+        )
+        self.layout, self.query_layout = wire.foreign(message, program.bounds), wire.foreign(query)
+        self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, register))
+        self.private_layout = wire.layout(private)
+
+    def start(self) -> PyTree:
+        """The owner's private state before its first visit."""
+        key = self._source.coin_key(0)
+        with jax.threefry_partitionable(False):
+            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
+
+    def emit(self, private: PyTree, query: PyTree, step: int, turn: int) -> tuple[PyTree, PyTree]:
+        """The message of a visit and the private state after it. Draws noise anew at every call.
+
+        Guarantee: the message may leave only through an `Outlet`, which charges it first.
+        """
+        noise, sampling = self._source.noise(step), self._source.sampling_key(step)
+        with jax.threefry_partitionable(False):
+            ctx = _context(self._fixed, step, turn, self._source.coin_key(step))
+            return _host(_emit_visit(self._static, private, query, self._held, noise, ctx, sampling))
+
+
+class RegisterSide:
+    """The public side of a protocol of visits: whoever holds the register runs it, on messages alone."""
+
+    def __init__(self, program: Program) -> None:
+        self._static = _Static(program.functions, program.plan.sampler)
+        self._params, self._numbers = program.params, program.numbers
+        self._everyone = [_fixed(program, owner) for owner in range(len(program.plan.sizes))]
+        opened = jax.eval_shape(partial(_open, self._static), self._params, self._numbers)
+        self.layout = wire.foreign(opened)
+        self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, opened))
+
+    def open(self) -> PyTree:
+        """The register before the first visit."""
+        return _host(_open(self._static, self._params, self._numbers))
+
+    def ask(self, register: PyTree, owner: int, step: int, turn: int) -> PyTree:
+        """What the visitor is shown."""
+        return _host(_ask(self._static, register, _context(self._everyone[owner], step, turn, _no_key())))
+
+    def settle(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> PyTree:
+        """The register after the visit."""
+        now = _context(self._everyone[owner], step, turn, _no_key())
+        return _host(_settle(self._static, register, message, now))
+
+    def model(self, register: PyTree) -> PyTree:
+        """The model that the register stands for."""
+        functions = self._static.functions
+        return _host(functions.model(register))
+
+
+class TableSide:
+    """One owner's table after training, which only this makes of its records."""
+
+    def __init__(
+        self,
+        tally: Callable[..., np.ndarray],
+        records: tuple[np.ndarray | None, ...],
+        noise: Callable[[], np.ndarray],
+    ) -> None:
+        """`tally`: (model, *records) -> whole numbers; `noise`: of the scale that the plan charges, drawn anew."""
+        self._tally, self._records, self._noise = tally, records, noise
+
+    def emit(self, model: PyTree) -> bytes:
+        """The noisy table of a model. Guarantee: it may leave only through an `Outlet`, which charges it first."""
+        params = jax.tree.map(jnp.asarray, model)
+        return wire.pack(self._tally(params, *self._records) + self._noise())
+
+
+def table_layout(table: TableNoise) -> wire.Layout:
+    """What a table looks like on the wire: whole numbers that some noise and all records of an owner may add up to."""
+    far = max(UNIT * size + _FAR * table.scale(owner) for owner, size in enumerate(table.sizes))
+    plain = wire.layout(np.zeros(table.width, np.int64))
+    return plain._replace(bounds=(Within(-far, far),))
+
+
+def message_layout(
+    program: Program,
+    x: jax.ShapeDtypeStruct,
+    y: jax.ShapeDtypeStruct,
+    within: jax.ShapeDtypeStruct | None = None,
+) -> wire.Layout:
+    """What an owner's message looks like, for parties without records. `x`, `y`: shapes of a few, as in `Records`."""
+    static = _Static(program.functions, program.plan.sampler)
+    now = _context(_fixed(program, 0), 1, 0, _no_key())
+    held = _Held(x, y, within)  # type: ignore[arg-type]
+    start = jax.eval_shape(partial(_start, static), program.params, now)
+    noise = program.plan.noise_like
+    if isinstance(program.functions, Rounds):
+        message, _ = jax.eval_shape(partial(_emit_round, static), start, held, noise, now, now.key)
+    else:
+        register = jax.eval_shape(partial(_open, static), program.params, program.numbers)
+        query = jax.eval_shape(partial(_ask, static), register, now)
+        message, _ = jax.eval_shape(partial(_emit_visit, static), start, query, held, noise, now, now.key)
+    return wire.foreign(message, program.bounds)
+
+
+def _fixed(program: Program, owner: int) -> _Fixed:
+    return _Fixed(
+        owner=jnp.int32(owner),
+        size=jnp.float32(program.plan.sizes[owner]),
+        clip_norm=jnp.asarray(program.plan.clip_norms[owner]),
+        noise_scale=jnp.asarray(program.plan.noise_scale[owner]),
+        numbers=jax.tree.map(lambda leaf: jnp.asarray(leaf)[owner], program.numbers),
+    )
+
+
+def _held(program: Program, owner: int, records: Records) -> _Held:
+    size = program.plan.sizes[owner]
+    if len(records.x) != size or len(records.y) != size:
+        many = counted(len(records.x), program.plan.unit.words)
+        raise InputError(f"data: {many}, the agreement says {size}. Bring exactly that many.")
+    within = None if records.within is None else jnp.asarray(records.within)
+    return _Held(jnp.asarray(records.x), jnp.asarray(records.y), within)
+
+
+def _context(fixed: _Fixed, step: int, turn: int, key: Array) -> Context:
+    # numpy's scalars: an array would be a transfer to the device in every round
+    return Context(fixed.owner, np.int32(step), np.int32(turn), *fixed[1:], key)  # type: ignore[arg-type]
+
+
+@cache
+def _no_key() -> Array:
+    """Public functions flip no coins."""
+    return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32")
+
+
+def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
+    rows = held.x.shape[0]
+    sample = sampler.draw(key, rows, jnp.int32(rows), turn)
+    if sample is None:
+        return Batch(held.x, held.y, jnp.ones(rows, jnp.float32), held.within)
+    x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], held)
+    return Batch(x, y, sample.mask, within)
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(static: _Static, params: PyTree, ctx: Context) -> PyTree:
+    return static.functions.init(params, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _emit_round(
+    static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sampling: Array
+) -> tuple[PyTree, PyTree]:
+    assert isinstance(static.functions, Rounds)
+    return static.functions.emit(state, _batch(static.sampler, held, ctx.turn, sampling), noise, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _absorb(static: _Static, public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Rounds)
+    return static.functions.absorb(public, own, mixed, ctx)[0]
+
+
+@partial(jax.jit, static_argnums=0)
+def _idle(static: _Static, public: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Rounds)
+    assert static.functions.idle is not None
+    return static.functions.idle(public, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _open(static: _Static, params: PyTree, numbers: PyTree) -> PyTree:
+    assert isinstance(static.functions, Visits)
+    return static.functions.open(params, numbers)
+
+
+@partial(jax.jit, static_argnums=0)
+def _ask(static: _Static, register: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Visits)
+    return static.functions.ask(register, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _emit_visit(
+    static: _Static,
+    private: PyTree,
+    query: PyTree,
+    held: _Held,
+    noise: PyTree,
+    ctx: Context,
+    sampling: Array,
+) -> tuple[PyTree, PyTree]:
+    assert isinstance(static.functions, Visits)
+    return static.functions.emit(private, query, _batch(static.sampler, held, ctx.turn, sampling), noise, ctx)
+
+
+@partial(jax.jit, static_argnums=0)
+def _settle(static: _Static, register: PyTree, message: PyTree, ctx: Context) -> PyTree:
+    assert isinstance(static.functions, Visits)
+    return static.functions.settle(register, message, ctx)[0]
+
+
+def _host(tree: PyTree) -> PyTree:
+    return jax.tree.map(np.asarray, tree)

@@ -1,0 +1,122 @@
+"""What an owner in a tree of masked sums keeps: of the sums so far, and of the attempt under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.federation.releases.journal import numbered
+from coterie.federation.shapes import exchange
+from coterie.federation.shapes.member import Member
+from coterie.federation.shapes.tree import Tree
+from coterie.federation.transport.wire import Kind, Message
+from coterie.mechanisms.masks import HISTORY, LABEL, Roll, members_of
+
+TIP = 8 + 8 + HISTORY  # bytes
+_SUM, _PAST = "sum", "past"  # keys of the journal
+
+
+class Tip(NamedTuple):
+    """The end of a chain of sums: of two chains the one whose end is larger counts."""
+
+    step: int
+    attempt: int
+    history: bytes
+
+    def written(self) -> bytes:
+        """As bytes."""
+        return self.step.to_bytes(8) + self.attempt.to_bytes(8) + self.history
+
+    @classmethod
+    def read(cls, body: bytes) -> Tip:
+        """From bytes."""
+        return cls(int.from_bytes(body[:8]), int.from_bytes(body[8:16]), body[16:])
+
+
+class Past(NamedTuple):
+    """What is remembered of a sum beside itself."""
+
+    attempt: int
+    before: bytes  # the history that it follows
+    members: bytes  # its roll
+
+    def written(self) -> bytes:
+        """As bytes."""
+        return self.attempt.to_bytes(8) + self.before + self.members
+
+    @classmethod
+    def read(cls, stored: bytes) -> Past:
+        """From bytes."""
+        return cls(int.from_bytes(stored[:8]), stored[8 : 8 + HISTORY], stored[8 + HISTORY :])
+
+
+class Chain:
+    """All sums so far, for neighbours who lack them or went through others."""
+
+    def __init__(self, member: Member) -> None:
+        self._member, self._journal, self._terms = member, member.journal, member.terms
+        self._past = {step: Past.read(stored) for step, stored in self._journal.items(_PAST)}
+
+    @property
+    def tip(self) -> Tip:
+        """Its end."""
+        step = self._member.step
+        return Tip(step, self._past[step].attempt if step else 0, self._member.history)
+
+    @property
+    def last(self) -> tuple[int, ...]:
+        """The owners of the last sum."""
+        step = self._member.step
+        return (members_of(self._past[step].members, len(self._terms.names)) if step else ()) or ()
+
+    def history(self, step: int) -> bytes | None:
+        """After so many rounds, while it is known."""
+        if step == self._member.step:
+            return self._member.history
+        return self._past[step + 1].before if step + 1 in self._past else None
+
+    def sum(self, step: int) -> Message | None:
+        """The sum of a round as a frame: the chain's end, the history before it, its owners, the numbers."""
+        stored = self._journal.get(numbered(_SUM, step))
+        if stored is None:
+            return None
+        past = self._past[step]
+        return Message(Kind.SUM, step, past.attempt, self.tip.written() + past.before + stored)
+
+    def take(self, step: int, attempt: int, body: bytes, source: str) -> None:
+        """Go on with the sum of the next round; Refused where it can be none."""
+        past = Past(attempt, self._member.history, body[: self._terms.wide])
+        beside = {numbered(_SUM, step): body, numbered(_PAST, step): past.written()}
+        self._member.take(step, attempt, body, source, beside)
+        self._past[step] = past
+        self._past.pop(step - exchange.WINDOW, None)
+        for key in (_SUM, _PAST):
+            self._journal.prune(key, step - exchange.WINDOW + 1)
+
+
+@dataclass
+class Attempt:
+    """The attempt that this owner has answered last, and what came of it."""
+
+    ticket: int
+    roll: Roll
+    label: bytes
+    root: int
+    tree: Tree
+    body: bytes  # of the roll
+    own: bytes  # the owner's message, behind its label
+    since: float
+    parts: dict[int, bytes] = field(default_factory=dict)  # what children sent
+    accused: bool = False  # the silent were named to the parent
+
+    def silent(self, owner: int) -> list[int]:
+        """Children who have not answered."""
+        return [child for child in self.tree.children[owner] if child not in self.parts]
+
+    def added(self) -> bytes:
+        """The sum of the own message and the children's."""
+        bodies = [self.own, *self.parts.values()]
+        total = np.sum([np.frombuffer(body[LABEL:], "<u8") for body in bodies], axis=0, dtype=np.uint64)
+        return total.astype("<u8").tobytes()

@@ -1,0 +1,197 @@
+"""The arithmetic of gossip over links that fail: what a step makes of the values that came, in time or late.
+
+Values are flat vectors, a message's leaves one after the other. A neighbour's value that did not come in time is
+a debt: its flow is computed when it comes and added to the mixed value of the round that is then under way. Each
+end that missed an exchange makes it up once, so that the owners' sum is what it would have been (`neighbourhood`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.errors import InputError
+from coterie.federation.transport import wire
+from coterie.topologies.neighbourhood import Hop
+
+WINDOW = 1000  # gossip steps after which an exchange that was never completed is forgotten; part of every agreement
+
+
+def vector_type(layout: wire.Layout) -> np.dtype:
+    """The one type of all numbers in a message."""
+    kinds = {np.dtype(kind) for kind, _ in layout.leaves}
+    if len(kinds) != 1 or next(iter(kinds)).kind != "f":
+        raise InputError(
+            f"message of {sorted(map(str, kinds))}: real owners mix one floating type. Use that."
+        )
+    return kinds.pop().newbyteorder("<")
+
+
+def vector(body: bytes, layout: wire.Layout, kind: np.dtype) -> np.ndarray:
+    """A value that a peer sent; Refused unless it has the right length and is what the layout lets others send."""
+    wire.unpack(body, layout)
+    return np.frombuffer(body, kind)
+
+
+def tree(value: np.ndarray, layout: wire.Layout, blame: str = "") -> PyTree:
+    """An own value as the program takes it; InputError where it has grown beyond all bounds."""
+    try:
+        return wire.unpack(value.tobytes(), layout)
+    except wire.Refused as reason:
+        raise diverged(f"mixed value: {reason}", blame) from reason
+
+
+def shaped(numbers: np.ndarray, layout: wire.Layout) -> PyTree:
+    """Numbers in a row as a tree of the layout's shapes, whatever their type."""
+    import jax
+
+    ends = np.cumsum([int(np.prod(shape)) for _, shape in layout.leaves])
+    leaves = [
+        part.reshape(shape)
+        for part, (_, shape) in zip(np.split(numbers, ends[:-1]), layout.leaves, strict=True)
+    ]
+    return jax.tree.unflatten(layout.tree, leaves)
+
+
+def body_of(public: PyTree, layout: wire.Layout, blame: str) -> bytes:
+    """A new public state as the journal takes it; InputError, and nothing written, where it is not finite."""
+    body = wire.pack(public)
+    try:
+        wire.unpack(body, layout)
+    except wire.Refused as reason:
+        raise diverged(f"state: {reason}", blame) from reason
+    return body
+
+
+def diverged(what: str, blame: str) -> InputError:
+    """Why an owner stops: it can be started again from the round before."""
+    return InputError(
+        f"{what}: training diverged{f' ({blame})' if blame else ''}. Start again to go on from the round before; "
+        "revoke an owner whose values are no honest ones, or agree on smaller steps."
+    )
+
+
+def step(
+    hop: Hop,
+    balanced: bool,
+    x: np.ndarray,
+    before: np.ndarray,
+    heard: Mapping[int, np.ndarray],
+    layout: wire.Layout,
+) -> tuple[np.ndarray, list[int]]:
+    """The value after a gossip step, from those of the neighbours that were heard; and whose were left out.
+
+    A value is left out where with it the new one would be none that this owner may send: the heaviest first, until
+    it fits. So no values that are each allowed can make an owner one that nobody listens to.
+    """
+    used = dict(heard)
+    while True:
+        new = _mixed(hop, balanced, x, before, used)
+        beyond = outside(new, layout)
+        if not used or not beyond.any():
+            return new, [source for source in heard if source not in used]
+        del used[heaviest(hop, used, beyond)]
+
+
+def outside(value: np.ndarray, layout: wire.Layout) -> np.ndarray:
+    """Which numbers of a value others would not take."""
+    low, high = wire.ends(layout)
+    return ~((value >= low) & (value <= high))  # NaN too
+
+
+def heaviest(hop: Hop, heard: Mapping[int, np.ndarray], where: np.ndarray | None = None) -> int:
+    """Whose value weighs most in a step, among some of its numbers."""
+    part = slice(None) if where is None else where
+    return max(heard, key=lambda source: hop.hears[source] * np.abs(heard[source][part]).max(initial=0.0))
+
+
+def _mixed(
+    hop: Hop, balanced: bool, x: np.ndarray, before: np.ndarray, heard: Mapping[int, np.ndarray]
+) -> np.ndarray:
+    if not balanced:
+        new = np.multiply(x, hop.keep, dtype=x.dtype)
+        for source, value in heard.items():
+            new += np.multiply(value, hop.hears[source], dtype=x.dtype)
+        return new
+    flow = np.zeros_like(x)
+    for source, value in heard.items():
+        flow += np.multiply(value - x, hop.hears[source], dtype=x.dtype)
+    new = x + np.multiply(flow, hop.pull, dtype=x.dtype)
+    if hop.momentum:
+        new += np.multiply(x - before, hop.momentum, dtype=x.dtype)
+    return new
+
+
+def made_up(hop: Hop, balanced: bool, own: np.ndarray | None, source: int, value: np.ndarray) -> np.ndarray:
+    """What a value that was missed adds to a later mixed value; `own` is what this owner had in that step."""
+    if not balanced:
+        return np.multiply(value, hop.hears[source], dtype=value.dtype)
+    assert own is not None
+    return np.multiply(value - own, hop.gain * hop.pull * hop.hears[source], dtype=value.dtype)
+
+
+class Debts:
+    """Exchanges that this owner missed: (place, owner) of values that it waits for, and those that came since."""
+
+    def __init__(self, stored: bytes | None, peers: Collection[int]) -> None:
+        """`peers`: of whom anything may still come."""
+        pairs = np.frombuffer(stored or b"", "<i8").reshape(-1, 2)
+        self._owed: dict[int, list[int]] = {}  # owner -> places, in order
+        for place, source in pairs.tolist():
+            self._owed.setdefault(source, []).append(place)
+        self._came: dict[tuple[int, int], np.ndarray] = {}
+        self.forgotten = sum(len(self._owed.pop(one)) for one in set(self._owed) - set(peers))
+
+    def add(self, place: int, source: int) -> None:
+        """The value of `source` at this place was missed."""
+        self._owed.setdefault(source, []).append(place)
+
+    def open(self, place: int, source: int) -> bool:
+        """Whether this value is still to come."""
+        return place in self._owed.get(source, ()) and (place, source) not in self._came
+
+    def came(self, place: int, source: int, flow: np.ndarray) -> None:
+        """It has come: `flow` enters when the round ends."""
+        self._came[place, source] = flow
+
+    def drop(self, place: int, source: int) -> None:
+        """It will never come."""
+        self._owed[source].remove(place)
+        self.forgotten += 1
+
+    def of(self, source: int) -> list[int]:
+        """Places of what is still to come from this owner."""
+        return [place for place in self._owed.get(source, ()) if (place, source) not in self._came]
+
+    @property
+    def sources(self) -> list[int]:
+        """Owners of whom something is still to come."""
+        return [source for source in self._owed if self.of(source)]
+
+    def settle(self, mixed: np.ndarray, layout: wire.Layout) -> tuple[np.ndarray, list[int]]:
+        """The mixed value with everything that came, which is owed no more; and whose was left out, as in `step`."""
+        unused: list[int] = []
+        for (place, source), flow in self._came.items():
+            fits = not outside(mixed + flow, layout).any()
+            mixed = mixed + flow if fits else mixed
+            unused += [] if fits else [source]
+            self._owed[source].remove(place)
+        self._came.clear()
+        return mixed, unused
+
+    def expire(self, below: int) -> None:
+        """Forget what is older than the window."""
+        for source, places in self._owed.items():
+            for place in [place for place in places if place < below]:
+                self._came.pop((place, source), None)
+                self.drop(place, source)
+
+    def stored(self) -> bytes:
+        """All of it as bytes: what came and has not entered is owed again after a restart."""
+        pairs = [(place, source) for source, places in self._owed.items() for place in places]
+        return np.array(pairs, "<i8").tobytes()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._owed.values()))

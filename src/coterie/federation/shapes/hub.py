@@ -1,0 +1,246 @@
+"""A protocol whose messages meet in one sum: the aggregator, and an owner that talks to it.
+
+In each round owners release their message to the aggregator, which waits for all of them, or for `patience.wait` and
+enough of them, and sends everyone the weighted sum of what came, scaled up to the weight of all. A sum has one
+version: it is on the aggregator's disk before it leaves. The first round waits for everybody, and nobody releases
+anything before that: an owner asks for the sum, and is asked for its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.release import Outlet
+from coterie.federation.shapes import exchange
+from coterie.federation.shapes.summing import AGGREGATOR, Adding, Asking, refusal
+from coterie.federation.shapes.voice import Diverged, Side, Voice
+from coterie.federation.transport import wire
+from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.wire import Kind, Message, Refused
+
+_PUBLIC, _SUM, _DONE = "public", "sum", "done"  # keys of the journal
+
+
+class HubOwner(Asking):
+    """One owner: a `Machine`."""
+
+    def __init__(
+        self,
+        rounds: int,
+        side: Side,
+        outlet: Outlet,
+        journal: Journal,
+        patience: Patience,
+        hub: str = AGGREGATOR,
+    ) -> None:
+        super().__init__(rounds, patience, hub)
+        self._side, self._journal = side, journal
+        self._type = exchange.vector_type(side.layout)
+        self._voice = Voice(side, outlet, journal)
+        stored = journal.get(_PUBLIC)
+        self._back = stored is not None  # a party that comes back asks first whether its round is over
+        self._step = 0 if stored is None else int.from_bytes(stored[:8])
+        body = None if stored is None else np.frombuffer(stored[8:], np.uint8)
+        self._public = side.start().public if body is None else exchange.tree(body, side.public_layout)
+
+    @property
+    def _completed(self) -> int:
+        return self._step
+
+    @property
+    def _spent(self) -> str:
+        return self._voice.spent
+
+    def _again(self) -> list[Out]:
+        return [self._want(), *self._speak()] if self._back and not self._alone else [self._want()]
+
+    @property
+    def public(self) -> PyTree:
+        """The public state after the last completed round."""
+        return self._public
+
+    def model(self) -> PyTree:
+        """The owner's model after the last completed round."""
+        return self._side.model(self._public)
+
+    def _answer(self, message: Message, now: float) -> list[Out]:
+        if message.kind == Kind.WANT and message.step > self._rounds:
+            return [refusal(self._hub, message, f"round {message.step}: the agreement has {self._rounds}")]
+        if message.sub or not 1 <= message.step <= self._rounds:
+            raise Refused("no such round")
+        match message.kind:
+            case Kind.SUM:
+                return self._absorbed(message, now)
+            case Kind.WANT:
+                return self._told(message)
+            case Kind.REFUSAL:
+                if message.step == self._step + 1:
+                    self._note = f"paused: the aggregator has forgotten the sum of round {message.step}"
+                return []
+        raise Refused(f"{message.kind.name}: not in a protocol with an aggregator")
+
+    def _absorbed(self, message: Message, now: float) -> list[Out]:
+        total = exchange.vector(message.body, self._side.layout, self._type)
+        if message.step <= self._step:
+            return []
+        if message.step > self._step + 1:  # others are ahead: its own rounds are over, and it follows
+            self._back = True
+            return [self._want()]
+        mixed = exchange.tree(total, self._side.layout)
+        said = self._voice.said(message.step)
+        # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
+        own = mixed if said is None else wire.unpack(said, self._side.layout)
+        public = self._side.absorb(self._public, own, mixed, message.step)
+        body = exchange.body_of(public, self._side.public_layout, f"by the sum that {self._hub} sent")
+        self._public, self._step, self._note, self._asked = public, message.step, "", now
+        self._journal.put({_PUBLIC: self._step.to_bytes(8) + body})
+        if self.done:
+            return []
+        return [self._want()] if self._back else self._speak()
+
+    def _told(self, message: Message) -> list[Out]:
+        """The own message, if it is to be had: it is due when the aggregator asks for the round under way."""
+        if message.step > self._step + 1:
+            return [self._want()]  # it missed a sum: first things first
+        if message.step == self._step + 1:
+            return self._speak() or [refusal(self._hub, message, "nothing is released")]
+        body = self._voice.said(message.step)
+        if body is None:
+            return [refusal(self._hub, message, "nothing was released")]
+        return [Out(self._hub, Message(Kind.VALUE, message.step, 0, body))]
+
+    def _speak(self) -> list[Out]:
+        self._back = False
+        try:
+            body = self._voice.release(self._public, self._step + 1)
+        except Diverged as error:
+            raise exchange.diverged(str(error), f"by sums that {self._hub} sent") from error
+        return [] if body is None else [Out(self._hub, Message(Kind.VALUE, self._step + 1, 0, body))]
+
+    def _want(self) -> Out:
+        return Out(self._hub, Message(Kind.WANT, self._step + 1))
+
+
+class Aggregator(Adding):
+    """The one who adds up: a `Machine`. It sees releases alone.
+
+    Guarantee: no sum of fewer than `quorum` owners' messages is ever sent; that is how many the charges rely on.
+    """
+
+    def __init__(
+        self,
+        *,
+        names: Sequence[str],
+        weights: np.ndarray,
+        quorum: int,
+        rounds: int,
+        layout: wire.Layout,
+        journal: Journal,
+        patience: Patience,
+    ) -> None:
+        super().__init__(names, rounds, patience)
+        self._layout, self._journal = layout, journal
+        self._type = exchange.vector_type(layout)
+        self._weights = np.asarray(weights, self._type)
+        self._needed = max(quorum, len(names) // 2 + 1)
+        self._step = int.from_bytes(journal.get(_DONE) or b"")
+        self._values: dict[int, np.ndarray] = {}
+        self._declined: set[int] = set()  # will not speak in this round
+        self._absent: set[int] = set()  # did not speak in the last one, nor since
+        self._come: set[int] = set()  # was heard since this process began
+
+    def start(self, now: float) -> list[Out]:
+        """Begin, or resume: whoever has a message of this round is asked for it."""
+        self._now = self._since = self._asked = now
+        return self._ask() if self._step else []
+
+    @property
+    def status(self) -> Status:
+        """Where the aggregator stands."""
+        missing = () if self.done else tuple(self._names[one] for one in self._missing())
+        note = ""
+        if self._overdue() and not self._enough():
+            note = f"paused: {len(self._values)} owners are there, a sum needs {self._needed}"
+        return Status(self._step, self._rounds, missing, note, self._refused)
+
+    def _answer(self, owner: int, message: Message) -> list[Out]:
+        sender = self._names[owner]
+        if message.kind == Kind.WANT and message.step > self._rounds:
+            return [refusal(sender, message, f"round {message.step}: the agreement has {self._rounds}")]
+        if message.sub or not 1 <= message.step <= self._rounds:
+            raise Refused("no such round")
+        if message.kind not in (Kind.VALUE, Kind.WANT, Kind.REFUSAL):
+            raise Refused(f"{message.kind.name}: not in a protocol with an aggregator")
+        if message.kind == Kind.VALUE:
+            self._told(owner, message)
+        elif message.kind == Kind.REFUSAL and message.step == self._step + 1:
+            self._declined.add(owner)
+        self._absent.discard(owner)
+        if message.kind != Kind.REFUSAL and message.step <= self._step:
+            return [self._sum(sender, message)]
+        return self._invite(owner, message.kind)
+
+    def _invite(self, one: int, kind: Kind) -> list[Out]:
+        """Who asks for the sum under way is asked for its message; in the first round all are, once all have come."""
+        new = one not in self._come
+        self._come.add(one)
+        if new and self._step == 0:
+            return self._ask()
+        wanted = kind == Kind.WANT and one not in self._values and one not in self._declined
+        if not wanted or self.done or self._awaited():
+            return []
+        return [Out(self._names[one], Message(Kind.WANT, self._step + 1))]
+
+    def _awaited(self) -> bool:
+        """Whether the first round waits for somebody who has not come yet."""
+        return self._step == 0 and len(self._come) < len(self._names)
+
+    def _told(self, one: int, message: Message) -> None:
+        value = exchange.vector(message.body, self._layout, self._type)
+        if message.step > self._step + 1:
+            raise Refused("ahead of the sum")
+        if message.step == self._step + 1 and not np.array_equal(self._values.setdefault(one, value), value):
+            raise Refused("a second version of a value")
+
+    def _sum(self, sender: str, message: Message) -> Out:
+        body = self._journal.get(numbered(_SUM, message.step))
+        if body is None:
+            return refusal(sender, message, "not there any more")
+        return Out(sender, Message(Kind.SUM, message.step, 0, body))
+
+    def _go_on(self) -> list[Out]:
+        """Add up, once everybody spoke or enough did and the others had their time."""
+        waiting = [one for one in self._missing() if one not in self._declined | self._absent]
+        if self.done or not self._enough() or (waiting and not self._overdue()):
+            return []
+        present = sorted(self._values)
+        total = sum((self._weights[one] * self._values[one] for one in present), np.zeros((), self._type))
+        whole, part = self._weights.sum(), self._weights[present].sum()
+        body = (total if len(present) == len(self._names) else total * (whole / part)).tobytes()
+        step = self._step + 1
+        self._journal.put({numbered(_SUM, step): body, _DONE: step.to_bytes(8)})
+        self._journal.prune(_SUM, step - exchange.WINDOW)
+        self._absent = set(range(len(self._names))) - self._values.keys()
+        self._step, self._since, self._asked = step, self._now, self._now
+        self._values, self._declined = {}, set()
+        return [Out(name, Message(Kind.SUM, step, 0, body)) for name in self._names]
+
+    def _missing(self) -> list[int]:
+        return [one for one in range(len(self._names)) if one not in self._values]
+
+    def _enough(self) -> bool:
+        return len(self._values) >= self._needed and float(self._weights[list(self._values)].sum()) > 0
+
+    def _overdue(self) -> bool:
+        return not self.done and self._step > 0 and self._now - self._since >= self._patience.wait
+
+    def _ask(self) -> list[Out]:
+        self._asked = self._now
+        wanted = Message(Kind.WANT, self._step + 1)
+        return (
+            [] if self.done or self._awaited() else [Out(self._names[one], wanted) for one in self._missing()]
+        )

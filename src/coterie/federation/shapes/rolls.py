@@ -1,0 +1,118 @@
+"""What all parties know of masked sums: tickets, rolls and sums as frames carry them, checked before they are used.
+
+Whoever calls rolls, the aggregator or the root of a tree, also keeps a `Bench`: whom it leaves out, and how long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.federation.transport.wire import Refused
+from coterie.mechanisms.masks import LABEL, PROCESS, Roll, bitmap, members_of
+
+SPENT = "nothing more is released"  # a refusal that is for the rest of the run
+OUTSIDE = "a sum outside its range, so somebody sent no honest message; made anew"
+_MOST_LEFT_OUT = 16  # doublings of the rounds that an owner is left out for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What all parties know of the sums: from the agreement alone."""
+
+    names: Sequence[str]
+    rounds: int
+    spare: int  # attempts that may be void
+    quorum: int  # the fewest owners of a sum that an owner answers for: its charge relies on them
+    degree: int  # of the graph of masks; 0: complete
+    weights: np.ndarray  # (owners,) of everybody's records in the sum
+    limit: float  # no number of a sum is farther from zero
+    count: int  # numbers of a message
+    agreement: bytes
+
+    @property
+    def attempts(self) -> int:
+        """The largest number of an attempt."""
+        return self.rounds + self.spare
+
+    @property
+    def tickets(self) -> int:
+        """The largest ticket."""
+        return self.rounds * (self.attempts + 1)
+
+    @property
+    def wide(self) -> int:
+        """Bytes of a bitmap of owners."""
+        return -(-len(self.names) // 8)
+
+    @property
+    def longest(self) -> int:
+        """The most bytes of a frame's body."""
+        return LABEL + self.wide + max(8 * self.count, PROCESS * len(self.names))
+
+    def ticket(self, round: int, attempt: int) -> int:
+        """The number of a release: they grow with rounds, and with attempts of a round."""
+        return (round - 1) * (self.attempts + 1) + attempt + 1
+
+    def place(self, ticket: int) -> tuple[int, int]:
+        """Round and attempt of a ticket."""
+        round, attempt = divmod(ticket - 1, self.attempts + 1)
+        return round + 1, attempt
+
+    def written(self, roll: Roll, label: bytes) -> bytes:
+        """A roll as a frame's body."""
+        return label + bitmap(roll.members, len(self.names)) + b"".join(roll.processes)
+
+    def read(self, ticket: int, body: bytes) -> tuple[Roll, bytes]:
+        """The roll of a frame; Refused where it can be none."""
+        wide = self.wide
+        members = members_of(body[LABEL : LABEL + wide], len(self.names))
+        rest = body[LABEL + wide :]
+        if not 1 <= ticket <= self.tickets or members is None or len(rest) != PROCESS * len(members):
+            raise Refused("no roll")
+        processes = tuple(rest[at : at + PROCESS] for at in range(0, len(rest), PROCESS))
+        return Roll(*self.place(ticket), members, processes), body[:LABEL]
+
+    def total(self, body: bytes) -> tuple[tuple[int, ...], np.ndarray]:
+        """Members and numbers of a sum; Refused where it has too few, or numbers that no honest sum has."""
+        wide = self.wide
+        members = members_of(body[:wide], len(self.names))
+        if members is None or len(body) != wide + 8 * self.count:
+            raise Refused(f"wrong shape: {len(body)} bytes")
+        if len(members) < self.quorum:
+            raise Refused(f"a sum of {len(members)} owners, must be at least {self.quorum}")
+        total = np.frombuffer(body[wide:], "<i8")
+        if not self.fits(total):
+            raise Refused("a sum outside its range: masks did not cancel")
+        return members, total
+
+    def fits(self, total: np.ndarray) -> bool:
+        """Whether these can be the numbers of a sum: masks that are left pass with a chance below 2^-20 a number."""
+        return bool(np.all(total >= -self.limit) and np.all(total <= self.limit))
+
+    def scaled(self, members: Sequence[int], total: np.ndarray) -> np.ndarray:
+        """The sum, as if everybody had been there."""
+        part = self.weights[list(members)].sum() / self.weights.sum()
+        real = total.astype(np.float64)
+        return (real if len(members) == len(self.names) else real / part).astype(np.float32)
+
+
+class Bench:
+    """Whom the one who calls rolls leaves out. Nothing of it outlives the process."""
+
+    def __init__(self) -> None:
+        self.spent: set[int] = set()  # release nothing any more
+        self._voids: dict[int, int] = {}  # attempts that an owner made void
+        self._until: dict[int, int] = {}  # the round before which an owner is left out
+
+    def blame(self, owners: Iterable[int], round: int) -> None:
+        """They made an attempt at this round void: the k-th time they are left out for 2^k rounds."""
+        for owner in owners:
+            self._voids[owner] = min(self._voids.get(owner, 0) + 1, _MOST_LEFT_OUT)
+            self._until[owner] = round + 2 ** self._voids[owner]
+
+    def free(self, owner: int, round: int) -> bool:
+        """Whether the owner may be called again."""
+        return self._until.get(owner, 0) <= round

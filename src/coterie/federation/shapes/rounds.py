@@ -1,0 +1,400 @@
+"""An owner of a protocol of rounds, among its neighbours.
+
+A *place* is one gossip step of one round, counted from 0 over the whole run. At each place the owner tells some
+neighbours its value (at the first of a round: its release) and takes in those of others. Every value is on its
+sender's disk before it leaves, and whoever misses one asks for it, so that loss, doubling and disorder are harmless.
+
+An owner asks before it speaks: it releases nothing new before a neighbour was heard since it was started. The run
+begins when everyone has come. From then on a neighbour that is silent for `patience.wait` (twice that,
+while it answers) is gone on without, until it speaks again; what it owes is made up later (`exchange`). An owner that
+hears nobody, or whose protocol cannot bear a missing value, pauses instead and says so. Over links of one direction
+(push-sum) that is so after a few missing values of one owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.release import Outlet
+from coterie.federation.shapes import exchange
+from coterie.federation.shapes.exchange import WINDOW, Debts
+from coterie.federation.shapes.setting import Peer, Setting
+from coterie.federation.shapes.voice import Diverged, Side, Voice
+from coterie.federation.transport.machine import Out, Status
+from coterie.federation.transport.wire import Kind, Message, Refused
+
+AHEAD = 16  # places: how far ahead of its own an owner keeps, and asks for, others' values
+_BEHIND = 8  # places: neighbours in step are never that far ahead, but for graphs of a very large diameter
+_TIDY = 64  # places between two prunings
+_BORNE = 3  # values of one owner that may be missing at a time where links have one direction
+_PUBLIC, _DEBTS, _VALUE = "public", "debts", "value"  # keys of the journal
+
+
+class RoundsOwner:
+    """One owner: a `Machine`."""
+
+    def __init__(self, setting: Setting, side: Side, outlet: Outlet, journal: Journal) -> None:
+        self._setting, self._side, self._journal = setting, side, journal
+        self._view, self._gossip = setting.view, setting.view.gossip_steps
+        self._end = setting.rounds * self._gossip
+        self._type = exchange.vector_type(side.layout)
+        self._voice = Voice(side, outlet, journal)
+        self._index = {setting.names[one]: one for one in self._view.peers}
+        self._peers = {one: Peer() for one in self._view.peers}
+        self._inbox: dict[int, dict[int, np.ndarray]] = {}
+        self._never: set[tuple[int, int]] = set()  # (place, owner) that its owner refuses to tell
+        self._debts = Debts(journal.get(_DEBTS), self._view.peers)
+        self._refused = 0
+        self._silent = False  # nothing to say any more, and no way to mix without
+        self._furthest = -1  # the highest place that anybody is known, or hoped, to have a value of
+        self._hoped: set[int] = set()  # places that were asked for ahead of their time
+        self._company = 0  # the place after the last one at which anybody was heard
+        self._opened = False  # whether this owner's value of the round is there
+        self._taken: Mapping[int, np.ndarray] = {}  # what the last step was made of, beside the own value
+        self._spoilt = ""  # whose values were left out
+        self._now = self._since = 0.0
+        self._place, self._public = self._restored()
+        self._own = self._x = self._before = np.zeros(0, self._type)
+
+    def start(self, now: float) -> list[Out]:
+        """Begin, or resume: tell the value that neighbours may wait for, and ask for theirs."""
+        self._now, self._since = now, now
+        if self._place:
+            self._furthest = self._place + AHEAD  # others are probably ahead: ask at once
+        said = self._place < self._end and self._voice.said(self._place // self._gossip + 1) is not None
+        outs = self._resume() if said else []
+        return outs + self._knock() + self._onward()
+
+    def receive(self, sender: str, message: Message, now: float) -> list[Out]:
+        """A neighbour's value, or its question."""
+        self._now = now
+        try:
+            return self._answer(sender, message) + self._onward()
+        except Refused:
+            self._refused += 1
+            raise
+
+    def tick(self, now: float) -> list[Out]:
+        """Go on without those who had their time, and ask for what is missing."""
+        self._now = now
+        return self._knock() + self._onward() + self._ask_debtors()
+
+    def _knock(self) -> list[Out]:
+        """Before it speaks, ask for the next values: whoever is there learns that somebody came."""
+        if self._opened or self.done:
+            return []
+        coming = range(self._place, self._place + len(self._view.hops))
+        place = next((place for place in coming if self._view.hop(place).hears), self._place)
+        retry = self._setting.patience.retry
+        return [out for one in self._view.hop(place).hears for out in self._ask(one, [place], retry)]
+
+    @property
+    def done(self) -> bool:
+        """Whether the owner has completed all rounds, or cannot take part in any more."""
+        return self._place >= self._end or self._silent
+
+    @property
+    def status(self) -> Status:
+        """Where the owner stands."""
+        names = self._setting.names
+        waiting = () if self.done else tuple(names[one] for one in self._missing())
+        return Status(self._place // self._gossip, self._setting.rounds, waiting, self._note(), self._refused)
+
+    @property
+    def public(self) -> PyTree:
+        """The public state after the last completed round."""
+        return self._public
+
+    def model(self) -> PyTree:
+        """The owner's model after the last completed round."""
+        return self._side.model(self._public)
+
+    # What others say.
+
+    def _answer(self, sender: str, message: Message) -> list[Out]:
+        source = self._index.get(sender)
+        if source is None:
+            raise Refused("not a neighbour")
+        if message.kind == Kind.WANT and message.step > self._setting.rounds:
+            return [Out(sender, self._setting.beyond(message))]
+        place = self._setting.place_of(message)
+        hop = self._view.hop(place)
+        if source not in (hop.tells if message.kind == Kind.WANT else hop.hears):
+            raise Refused(f"{message.kind.name}: not a link of this step")
+        if message.kind == Kind.VALUE:
+            self._told(source, place, message.body)
+        elif message.kind == Kind.REFUSAL:
+            self._denied(source, place)
+        self._peers[source].heard = self._now
+        if not self._opened and not self.done:
+            return self._resume()  # somebody is there: now the own value is told to all
+        return self._tell(place, source) if message.kind == Kind.WANT else []
+
+    def _told(self, source: int, place: int, body: bytes) -> None:
+        """A value: for now, for soon, for long ago; or one that is known already."""
+        value = exchange.vector(body, self._side.layout, self._type)
+        if place < self._place:
+            self._late(source, place, value)
+        elif place < self._place + AHEAD:
+            first = self._inbox.setdefault(place, {}).setdefault(source, value)
+            if not np.array_equal(first, value):
+                raise Refused("a second version of a value")
+        peer = self._peers[source]
+        if place > peer.newest:
+            peer.newest, peer.absent = place, False
+        hope = AHEAD if place in self._hoped else 0  # there is probably more where it came from
+        self._furthest = max(self._furthest, place + hope)
+
+    def _late(self, source: int, place: int, value: np.ndarray) -> None:
+        if self.done or not self._debts.open(place, source):
+            return
+        hop, balanced = self._view.hop(place), self._view.balanced
+        own = self._value(place) if balanced else None
+        if balanced and own is None:
+            self._debts.drop(place, source)
+        else:
+            self._debts.came(place, source, exchange.made_up(hop, balanced, own, source, value))
+
+    def _denied(self, source: int, place: int) -> None:
+        """Its owner has forgotten the value, or will never have one."""
+        self._peers[source].absent = True
+        if place < self._place:
+            if self._debts.open(place, source):
+                self._debts.drop(place, source)
+        elif place < self._place + AHEAD:
+            self._never.add((place, source))
+
+    def _tell(self, place: int, peer: int) -> list[Out]:
+        """The value that was asked for; the newest, as a sign of life, where it is still to be made."""
+        if place > self._place and not self._silent:
+            place = self._place
+            if peer not in self._view.hop(place).tells:
+                return []
+        step, sub = place // self._gossip + 1, place % self._gossip
+        name, value = self._setting.names[peer], self._value(place)
+        if value is None:
+            return [Out(name, Message(Kind.REFUSAL, step, sub, b"not to be had any more"))]
+        return [Out(name, Message(Kind.VALUE, step, sub, value.tobytes()))]
+
+    def _value(self, place: int) -> np.ndarray | None:
+        """The own value at a place, from memory, ledger or journal."""
+        if place == self._place and len(self._x):
+            return self._x
+        step, sub = place // self._gossip + 1, place % self._gossip
+        body = self._voice.said(step) if sub == 0 else self._journal.get(numbered(_VALUE, place))
+        return None if body is None else np.frombuffer(body, self._type)
+
+    # Going on.
+
+    def _onward(self) -> list[Out]:
+        """All steps that can be taken now, then questions for what is missing."""
+        outs: list[Out] = []
+        while self._opened and not self.done:
+            missing = self._missing()
+            if (missing and not self._may_skip(missing)) or self._holds():
+                break
+            outs += self._step(missing)
+        return outs if self.done else outs + self._ask_ahead()
+
+    def _missing(self) -> list[int]:
+        heard = self._inbox.get(self._place, {})
+        return [one for one in self._view.hop(self._place).hears if one not in heard]
+
+    def _may_skip(self, missing: list[int]) -> bool:
+        if self._place < self._view.joined or not (self._view.balanced or self._setting.debiased):
+            return False
+        waiting = [one for one in missing if not self._given_up(one)]
+        return not waiting and not self._alone() and not self._draining(missing)
+
+    def _draining(self, missing: list[int]) -> list[int]:
+        """Of links of one direction, owners missed too often: what is sent to them does not come back, and with every
+        round less weight would be left among the others, until a step of the model outweighs the model."""
+        return [] if self._view.balanced else [one for one in missing if len(self._debts.of(one)) >= _BORNE]
+
+    def _given_up(self, one: int) -> bool:
+        peer, wait = self._peers[one], self._setting.patience.wait
+        if peer.absent or (self._place, one) in self._never:
+            return True
+        grace = 2.0 if self._now - peer.heard < wait else 1.0  # it may itself wait for somebody
+        return self._now - self._since >= grace * wait
+
+    def _alone(self) -> bool:
+        """Whether nobody was heard for a whole turn, or since the start: to go on would be to train by itself."""
+        if self._inbox.get(self._place) or any(place == self._place for place, _ in self._never):
+            return False
+        unheard = all(np.isinf(peer.heard) for peer in self._peers.values())
+        return unheard or self._place - self._company >= len(self._view.hops) - 1
+
+    def _holds(self) -> bool:
+        """Before the last step, what is owed gets one more wait: afterwards nothing can be made up."""
+        late = self._place == self._end - 1 and bool(self._debts.sources)
+        return late and self._now - self._since < self._setting.patience.wait
+
+    def _step(self, missing: list[int]) -> list[Out]:
+        place, hop = self._place, self._view.hop(self._place)
+        heard = self._taken = self._inbox.pop(place, {})
+        own = (self._x, self._before)
+        new, unused = exchange.step(hop, self._view.balanced, *own, heard, self._side.layout)
+        self._leave_out(unused, place)
+        for one in missing:
+            if (place, one) in self._never:
+                self._debts.forgotten += 1
+            else:
+                self._debts.add(place, one)
+                self._peers[one].absent = True
+        if heard or any(one == place for one, _ in self._never):
+            self._company = place + 1
+        self._leave(place)
+        if self._place % self._gossip:
+            entries = {numbered(_VALUE, self._place): new.tobytes()}
+            self._journal.put(self._with_debts(entries, bool(missing)))
+            self._x, self._before = new, self._x
+            return self._announce()
+        self._close_round(new)
+        return self._open_round() if self._place < self._end else []
+
+    def _leave(self, place: int) -> None:
+        self._place, self._since = place + 1, self._now
+        self._never = {pair for pair in self._never if pair[0] > place}
+        self._hoped.discard(place)
+        for peer in self._peers.values():
+            peer.asked.pop(place, None)
+        if place % _TIDY == 0:
+            self._journal.prune(_VALUE, place - WINDOW)
+            self._voice.forget((place - WINDOW) // self._gossip)
+            for one, peer in self._peers.items():
+                peer.asked = {at: when for at, when in peer.asked.items() if self._debts.open(at, one)}
+
+    def _close_round(self, mixed: np.ndarray) -> None:
+        """Absorb, with what came late; state and debts reach the disk together, before the next release."""
+        owed = bool(self._debts)
+        mixed, unused = self._debts.settle(mixed, self._side.layout)
+        self._leave_out(unused, self._place - 1)
+        self._debts.expire(self._place - WINDOW)
+        step, layout = self._place // self._gossip, self._side.layout
+        own, taken_in = (exchange.tree(one, layout, self._blame()) for one in (self._own, mixed))
+        public = self._side.absorb(self._public, own, taken_in, step)
+        body = exchange.body_of(public, self._side.public_layout, self._blame())
+        self._public = public
+        self._journal.put(self._with_debts({_PUBLIC: step.to_bytes(8) + body}, owed))
+
+    def _leave_out(self, unused: list[int], place: int) -> None:
+        """Values with which this owner's own would be none that others take."""
+        self._debts.forgotten += len(unused)
+        self._refused += len(unused)
+        if unused:
+            last = f"the last in round {place // self._gossip + 1}"
+            self._spoilt = f"values of {self._setting.called(unused)} are left out as too heavy, {last}"
+
+    def _blame(self) -> str:
+        """Whose value weighed most in the last step."""
+        if not self._taken:
+            return ""
+        one = exchange.heaviest(self._view.hop(self._place - 1), self._taken)
+        return f"of what it last took in, {self._setting.names[one]}'s value weighed most"
+
+    def _with_debts(self, entries: dict[str, bytes], changed: bool) -> dict[str, bytes]:
+        return entries | {_DEBTS: self._debts.stored()} if changed else entries
+
+    def _open_round(self) -> list[Out]:
+        try:
+            body = self._voice.say(self._public, self._place // self._gossip + 1)
+        except Diverged as error:
+            raise exchange.diverged(str(error), self._blame()) from error
+        self._opened = True
+        if body is None:
+            self._silent = True
+            self._x = np.zeros(0, self._type)
+            return []
+        self._own = self._x = self._before = np.frombuffer(body, self._type)
+        return self._announce()
+
+    def _announce(self) -> list[Out]:
+        step, sub = self._place // self._gossip + 1, self._place % self._gossip
+        message = Message(Kind.VALUE, step, sub, self._x.tobytes())
+        return [Out(self._setting.names[one], message) for one in self._view.hop(self._place).tells]
+
+    # Asking.
+
+    def _ask_ahead(self) -> list[Out]:
+        """For values of this place, and of the next ones that others are known, or believed, to have."""
+        patient = self._now - self._since < self._setting.patience.retry
+        behind = self._furthest >= self._place + _BEHIND
+        outs: list[Out] = []
+        last = min(max(self._furthest, self._place) + 1, self._place + AHEAD, self._end)
+        for place in range(self._place, last):
+            heard = self._inbox.get(place, {})
+            for one in self._view.hop(place).hears:
+                due = behind or place <= self._peers[one].newest or (place == self._place and not patient)
+                if due and one not in heard:
+                    ahead = place > self._place  # asked for once: a false report of the future costs little
+                    outs += self._ask(one, [place], np.inf if ahead else self._setting.patience.retry)
+                    self._hoped.update([place] if ahead else [])
+        return outs
+
+    def _ask_debtors(self) -> list[Out]:
+        """For what is owed: what a neighbour is known to have, or its oldest debt as a probe."""
+        outs: list[Out] = []
+        for one in [] if self.done else self._debts.sources:
+            peer, places = self._peers[one], self._debts.of(one)
+            wanted = [place for place in places if place <= peer.newest][:AHEAD] or places[:1]
+            patience = self._setting.patience
+            silent = self._now - peer.heard > patience.wait
+            outs += self._ask(one, wanted, patience.wait if silent else patience.retry)
+        return outs
+
+    def _ask(self, one: int, places: list[int], every: float) -> list[Out]:
+        wanted = self._peers[one].due(places, self._now, every)
+        at = [divmod(place, self._gossip) for place in wanted]
+        return [Out(self._setting.names[one], Message(Kind.WANT, step + 1, sub)) for step, sub in at]
+
+    # Over restarts.
+
+    def _restored(self) -> tuple[int, PyTree]:
+        stored = self._journal.get(_PUBLIC)
+        if stored is None:
+            return 0, self._side.start().public
+        public = exchange.tree(np.frombuffer(stored[8:], np.uint8), self._side.public_layout)
+        return int.from_bytes(stored[:8]) * self._gossip, public
+
+    def _resume(self) -> list[Out]:
+        """Say this round's message, and go to the last gossip step of it whose value was written down."""
+        first, self._since = self._place, self._now
+        outs = self._open_round()
+        self._company = first  # nobody is known to be away yet
+        for place in range(first + self._gossip - 1, first, -1):
+            before, x = self._value(place - 1), self._value(place)
+            if before is not None and x is not None and not self._silent:
+                self._place, self._company, self._before, self._x = place, place, before, x
+                return self._announce()
+        return outs
+
+    def _note(self) -> str:
+        """What an administrator should know, most urgent first."""
+        forgotten = self._debts.forgotten + (len(self._debts) if self.done else 0)
+        notes = []
+        if self._silent:
+            return f"takes part no more, as this protocol does not mix without releasing: {self._voice.spent}"
+        if not self.done and not self._opened:
+            notes.append("waits for a neighbour before it releases anything")
+        elif not self.done and (missing := self._missing()):
+            if self._place < self._view.joined:
+                notes.append("waits for all owners to come")
+            elif not (self._view.balanced or self._setting.debiased):
+                notes.append("paused until all neighbours are heard: links of one direction, and no weights")
+            elif self._alone() and all(self._given_up(one) for one in missing):
+                notes.append("paused: no neighbour is heard")
+            elif away := self._draining(missing):
+                lost = f"missed {_BORNE} times, and the others' weight would drain away"
+                notes.append(f"paused: {self._setting.called(away)} {lost}")
+        if self._spoilt:
+            notes.append(self._spoilt)
+        if self._voice.spent:
+            notes.append(f"mixes without releasing: {self._voice.spent}")
+        if forgotten:
+            notes.append(f"{forgotten} exchanges were never completed")
+        return "; ".join(notes)

@@ -1,0 +1,57 @@
+"""What an owner of rounds is told of the run, and what it knows of its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from coterie.federation.transport.machine import Patience
+from coterie.federation.transport.wire import Kind, Message, Refused
+from coterie.topologies.neighbourhood import Neighbourhood
+
+
+@dataclass
+class Peer:
+    """What is known of another owner. Nothing of it outlives the process."""
+
+    heard: float = -np.inf  # when it last said anything
+    newest: int = -1  # highest place that it told a value of
+    absent: bool = False  # gone on without; until it tells something new
+    asked: dict[int, float] = field(default_factory=dict)  # place -> when
+
+    def due(self, places: Sequence[int], now: float, every: float) -> list[int]:
+        """Those of the places that it is time to ask for (again); noted as asked for."""
+        wanted = [place for place in places if now - self.asked.get(place, -np.inf) >= every]
+        self.asked |= dict.fromkeys(wanted, now)
+        return wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the agreement says of a run in rounds."""
+
+    names: Sequence[str]  # of all owners
+    view: Neighbourhood
+    rounds: int
+    debiased: bool = False  # messages carry their own weight
+    patience: Patience = field(default_factory=Patience)
+
+    def place_of(self, message: Message) -> int:
+        """The gossip step that a message is about; Refused where the run has none such."""
+        gossip = self.view.gossip_steps
+        if message.kind not in (Kind.VALUE, Kind.WANT, Kind.REFUSAL):
+            raise Refused(f"{message.kind.name}: not in a protocol of rounds")
+        if not (1 <= message.step <= self.rounds and message.sub < gossip):
+            raise Refused("no such round")
+        return (message.step - 1) * gossip + message.sub
+
+    def beyond(self, asked: Message) -> Message:
+        """What is said to who asks for a round after the last."""
+        reason = f"round {asked.step}: the agreement has {self.rounds}"
+        return Message(Kind.REFUSAL, asked.step, asked.sub, reason.encode())
+
+    def called(self, owners: Sequence[int]) -> str:
+        """Owners by name."""
+        return ", ".join(self.names[one] for one in owners)

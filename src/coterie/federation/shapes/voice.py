@@ -1,0 +1,132 @@
+"""What an owner of rounds says in each step: one message for ever, whatever crashes in between.
+
+The private state after a message is journalled, with the message's hash, before the message is charged. So after a
+crash either the ledger has the message, and the state that goes with it is found; or it has not, nothing had left,
+and the step is played again from the state before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+from coterie._types import PyTree
+from coterie.errors import BudgetError
+from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.release import Outlet
+from coterie.federation.transport import wire
+from coterie.program import State
+
+_PENDING, _PRIVATE, _IDLE = "pending", "private", "idle"
+_HEAD = 8 + 32  # bytes of a step and of a hash
+
+
+class Diverged(Exception):
+    """A message had to be made finite before it was charged. It is on the disk, and said when asked for again."""
+
+
+class Side(Protocol):
+    """An owner's program on its own records (`side.RoundsSide`)."""
+
+    layout: wire.Layout  # of a message
+    private_layout: wire.Layout
+    public_layout: wire.Layout
+
+    def start(self) -> State:
+        """The owner before the first round."""
+        ...
+
+    def emit(self, state: State, step: int, turn: int) -> tuple[PyTree, PyTree]:
+        """A new message and the private state after it."""
+        ...
+
+    def idle(self, public: PyTree, step: int) -> PyTree | None:
+        """What is passed on without releasing anything."""
+        ...
+
+    def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
+        """The public state after a round."""
+        ...
+
+    def model(self, public: PyTree) -> PyTree:
+        """The owner's model."""
+        ...
+
+
+class Voice:
+    """An owner's messages, and the private state between them."""
+
+    def __init__(self, side: Side, outlet: Outlet, journal: Journal) -> None:
+        self._side, self._outlet, self._journal = side, outlet, journal
+        self.spent = ""  # why nothing is released any more
+        self._stateful = bool(side.private_layout.leaves)
+        self._private = self._restored()
+
+    def said(self, step: int) -> bytes | None:
+        """The message of this step, if it was said before."""
+        stored = self._outlet.stored(step)
+        return self._journal.get(numbered(_IDLE, step)) if stored is None else stored
+
+    def release(self, public: PyTree, step: int) -> bytes | None:
+        """The message of this step: the one said before, or a new release; None once the budget is spent.
+
+        Guarantee: what is returned was charged and is on the disk, or was said before.
+        """
+        before = self.said(step)
+        if before is not None or self.spent:
+            return before
+        try:
+            return self._release(public, step)
+        except BudgetError as error:
+            self.spent = str(error)
+            return None
+
+    def say(self, public: PyTree, step: int) -> bytes | None:
+        """As `release`; once the budget is spent, public values in its place. None where there are none to pass on.
+
+        Guarantee: what is returned was charged, or is made of public values alone; either way it is on the disk.
+        """
+        body = self.release(public, step)
+        return self._idle(public, step) if body is None else body
+
+    def forget(self, below: int) -> None:
+        """Drop what was passed on without a release before this step; releases stay in the ledger."""
+        self._journal.prune(_IDLE, below)
+
+    def _release(self, public: PyTree, step: int) -> bytes:
+        message, private = self._side.emit(State(public, self._private), step, self._outlet.turns())
+        body, fits = wire.fitted(message, self._side.layout)
+        if self._stateful:
+            self._journal.put(
+                {
+                    _PRIVATE: wire.pack(self._private),
+                    _PENDING: step.to_bytes(8) + hashlib.sha256(body).digest() + wire.pack(private),
+                }
+            )
+        body = self._outlet.release(step, self._outlet.turns(), body)
+        self._private = private
+        if (
+            not fits
+        ):  # said only now, after the charge: that a message was no number is something about the records
+            raise Diverged(f"step={step}: the message was no finite number")
+        return body
+
+    def _idle(self, public: PyTree, step: int) -> bytes | None:
+        message = self._side.idle(public, step)
+        if message is None:
+            return None
+        body = wire.pack(message)
+        self._journal.put({numbered(_IDLE, step): body})
+        return body
+
+    def _restored(self) -> PyTree:
+        """The private state after the last message that the ledger has."""
+        if not self._stateful:
+            return self._side.start().private
+        pending = self._journal.get(_PENDING)
+        if pending is not None:
+            stored = self._outlet.stored(int.from_bytes(pending[:8]))
+            if stored is not None and hashlib.sha256(stored).digest() == pending[8:_HEAD]:
+                return wire.unpack(pending[_HEAD:], self._side.private_layout)
+        kept = self._journal.get(_PRIVATE)
+        return self._side.start().private if kept is None else wire.unpack(kept, self._side.private_layout)

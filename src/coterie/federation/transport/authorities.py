@@ -1,0 +1,122 @@
+"""Several authorities: each party its own, at home, in place of one that the founder keeps.
+
+The agreement has the fingerprints of their certificates, and every party trusts all of them. That is more than it means
+to do, for Zenoh takes any name from any of them. So each party of such a network has a key of its own in the agreement
+as well, and frames are sealed with these (`sealing.py`). What one party's authority certifies under another's name
+gets a connection and nothing else: nothing that it says is taken, and it can read nothing. A party renews its
+certificate itself, and nobody else can.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coterie.errors import InputError
+from coterie.federation.transport import keeping, trust
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+AT_HOME = "authority"  # in the party's own folder: its key signs this party's certificates
+FOLDER = "authorities"  # in the founder's: NAME.pem, public
+
+
+def make(folder: Path, name: str, host: str, public: object) -> bytes:
+    """A party's own authority, and its certificate for being dialled at `host`; what the founder needs of it."""
+    authority = trust.create_authority(folder / AT_HOME)
+    try:
+        trust.issue(folder / AT_HOME, name, [host], folder, public)
+    except InputError:
+        shutil.rmtree(folder / AT_HOME)
+        raise
+    return authority.read_bytes()
+
+
+def of_requests(asked: Mapping[str, Path]) -> dict[str, x509.Certificate]:
+    """The authorities that came with requests, by their party; InputError where one cannot be an authority."""
+    return {name: found for name, path in asked.items() if (found := _of_request(path, name)) is not None}
+
+
+def fingerprints(found: Mapping[str, x509.Certificate]) -> dict[str, str]:
+    """As the agreement has them."""
+    return {name: _fingerprint(one) for name, one in found.items()}
+
+
+def keep(folder: Path, found: Mapping[str, x509.Certificate]) -> None:
+    """The founder's copies."""
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    (folder / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, one in found.items():
+        keeping.replace(folder / FOLDER / f"{name}.pem", one.public_bytes(Encoding.PEM))
+
+
+def bundle(folder: Path, parties: Sequence[str]) -> bytes:
+    """All of them in one file, which everybody gets."""
+    return b"".join((folder / FOLDER / f"{name}.pem").read_bytes() for name in parties)
+
+
+def refuse_mixed(authorities: Mapping[str, str], parties: Sequence[str], router: str | None) -> None:
+    """InputError where some parties are their own authority and others are not: those could be spoken for."""
+    missing = [name for name in parties if name not in authorities]
+    if authorities and missing:
+        raise InputError(
+            f"request of {missing[0]!r}: has no authority of its own, and others have. All parties, or none: coterie "
+            f"network request FOLDER {missing[0]} --own-authority HOST"
+        )
+    if authorities and router is not None:
+        raise InputError(
+            f"router={router!r:.80}: no authority is left to certify it, where every party is its own. Leave it out."
+        )
+
+
+def refuse_others(identity: trust.Identity, authorities: Mapping[str, str]) -> None:
+    """InputError unless the party trusts exactly those that were agreed on, and its own one signed its certificate."""
+    found = {_fingerprint(one) for one in trust.certificates(identity.authority)}
+    if found != set(authorities.values()):
+        raise InputError(
+            f"{identity.authority}: has other authorities than the agreement. Ask the founder for both again."
+        )
+    if _fingerprint(trust.signer(identity)) != authorities[identity.name]:
+        raise InputError(
+            f"{identity.certificate}: was signed by another authority than {identity.name}'s own. Renew it at home: "
+            f"coterie network renew FOLDER {identity.name}"
+        )
+
+
+def renew(folder: Path, name: str) -> dt.datetime:
+    """A new certificate of a party by its own authority, at home; when it ends. Nobody else needs to know."""
+    if not (folder / AT_HOME / trust.AUTHORITY_KEY).exists():
+        raise InputError(
+            f"{folder / AT_HOME}: is no authority of this party's own. The founder renews its certificate: coterie "
+            f"network renew DIR {name}"
+        )
+    trust.renew(folder / AT_HOME, name, folder)
+    return trust.end_of(folder / trust.CERTIFICATE)
+
+
+def _of_request(path: Path, name: str) -> x509.Certificate | None:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    if b"BEGIN CERTIFICATE-" not in path.read_bytes():
+        return None
+    (found, *more) = trust.certificates(path)
+    try:
+        found.verify_directly_issued_by(found)
+        limits = found.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
+        limits = None
+    if more or limits is None or not limits.ca or found.not_valid_after_utc <= dt.datetime.now(dt.UTC):
+        raise InputError(f"request={str(path)!r}: has no authority that is one. Ask {name} for it again.")
+    return found
+
+
+def _fingerprint(certificate: x509.Certificate) -> str:
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return certificate.fingerprint(SHA256()).hex()

@@ -1,0 +1,53 @@
+"""Files of keys and certificates: put in place whole, and readable by their owner alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from coterie.errors import InputError
+
+
+def write_new(folder: Path, files: dict[str, bytes]) -> None:
+    """Write files that must not exist yet: all of them, or none."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}).") from error
+    refuse_existing(folder, files)
+    written: list[Path] = []
+    try:
+        for name, content in files.items():
+            replace(folder / name, content)
+            written.append(folder / name)
+    except InputError:
+        for path in written:
+            path.unlink()
+        raise
+
+
+def refuse_existing(folder: Path, names: Iterable[str]) -> None:
+    """InputError where one of these files is there."""
+    for name in names:
+        if (folder / name).exists():
+            raise InputError(f"{folder / name}: exists already. Delete it, or choose another folder.")
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put a file in place whole. It is readable by its owner alone from its first byte on (mkstemp)."""
+    try:
+        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError:
+            os.unlink(draft)
+            raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}).") from error

@@ -1,0 +1,72 @@
+"""A party's side as a state machine: messages and the time go in, messages come out.
+
+It has no clock, socket or thread, so that a test plays a whole network in one process, the same way every time,
+under whatever faults it likes; and the process of a real owner (`drive`) runs the very same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from coterie._types import PyTree
+from coterie.federation.transport.wire import Message
+
+
+class Out(NamedTuple):
+    """A message on its way to a peer. It may get lost, doubled, late or out of order: machines ask again."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a party stands. Public values alone: a live table and other owners may see it."""
+
+    step: int  # rounds or visits completed
+    of: int
+    waiting_for: tuple[str, ...] = ()
+    note: str = ""  # why it is paused, or what an administrator should know
+    refused: int = 0  # messages dropped, by their content; the transport counts its own
+
+
+class Patience(NamedTuple):
+    """How long, in seconds, a party waits. Agreed on, for a neighbour must know what to expect."""
+
+    wait: float = 10.0  # for a neighbour's message, before going on without it
+    retry: float = 0.5  # before asking for it (again)
+
+
+class Machine(Protocol):
+    """One party. `now` is in seconds from any start; it never goes back.
+
+    All state that must outlive the process is on the disk (ledger, journal) before a message that reveals it is
+    returned: a machine that is made anew from the same files goes on where the old one stopped.
+    """
+
+    def start(self, now: float) -> list[Out]:
+        """Begin, or resume."""
+        ...
+
+    def receive(self, sender: str, message: Message, now: float) -> list[Out]:
+        """A message of a peer, whose name the transport vouches for. `wire.Refused` where it is unacceptable."""
+        ...
+
+    def tick(self, now: float) -> list[Out]:
+        """Time went by; called several times a second."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether the party's own training is complete. It still answers peers who are behind."""
+        ...
+
+    @property
+    def status(self) -> Status:
+        """Where the party stands."""
+        ...
+
+    def model(self) -> PyTree | None:
+        """The model as this party knows it; None where it knows none."""
+        ...

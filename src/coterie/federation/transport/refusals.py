@@ -1,0 +1,58 @@
+"""What was refused: counted by who and why, with a log that cannot be flooded."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from coterie.federation.transport.lines import warning
+
+ANOTHER = "another agreement"  # then a colon, its hash and this party's
+_SECOND = 1.0  # between two lines about one sender and reason
+_REASONS = 32  # that are told apart for one sender; what comes on top is "other"
+
+Log = Callable[[str], None]
+
+
+class Refusals:
+    """Counts, and at most one line a second for each sender and reason. May be used from any thread."""
+
+    def __init__(self, log: Log) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._log = log
+        self._lock = threading.Lock()
+        # When the last line was written, and at which count.
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def add(self, sender: str, reason: str, now: float) -> None:
+        """Count one; details after the colon are for the line alone."""
+        with self._lock:
+            what = self._what(sender, reason.partition(":")[0][:60])
+            self.counts[what] += 1
+            when, before = self._said.get(what, (-_SECOND, 0))
+            once = what[1] == ANOTHER and before > 0
+            if not once and now - when >= _SECOND:
+                self._said[what] = now, self.counts[what]
+                self._log(warning(_line(sender, reason, self.counts[what] - before)))
+
+    def shown(self) -> dict[str, int]:
+        """The counts, for a status."""
+        with self._lock:
+            return {f"{sender}: {reason}": count for (sender, reason), count in self.counts.items()}
+
+    def _what(self, sender: str, reason: str) -> tuple[str, str]:
+        known = (sender, reason) in self.counts
+        if not known and sum(one == sender for one, _ in self.counts) >= _REASONS:
+            return sender, "other"
+        return sender, reason
+
+
+def _line(sender: str, reason: str, count: int) -> str:
+    what, _, hashes = reason.partition(": ")
+    if what == ANOTHER:
+        return (
+            f"{sender} follows another agreement and is not listened to: {hashes}. Compare the files' hashes, and give "
+            "both the same one"
+        )
+    return f"refused from {sender}: {reason[:120]}" + (f" ({count} of this kind)" if count > 1 else "")

@@ -1,0 +1,358 @@
+"""Peers over Eclipse Zenoh: one connection for each edge of the graph, mutual TLS, and every message denied but two.
+
+A message from a to b travels under the key coterie/<run>/a/b. Each end's access control names the other by the
+common name of its certificate and allows, by default-deny, only: what a receives from b is under b's name and for
+a; what a sends to b is under a's name and for b. So the sender's name in a key is the receiver's own check of the
+sender's certificate, and who answers at b's address without b's certificate gets nothing. A party that is
+connected to another one on top of this gains nothing: peers do not forward.
+
+Through a router (`router`, for parties that cannot dial each other) there are no connections between parties: the
+two ends see the router's certificate instead of each other's. Each end then checks that it talks to the router, and
+the router (`router_access`) checks that what a party says is under its own name: whoever runs the router is trusted
+with who said what, but for frames that are sealed end to end. Records and budgets are not in its hands.
+
+All of this knows a peer by a name that an authority certified. Where both made their keys at home, frames are sealed
+with those (`sealing.py`), and then neither an authority nor a router can speak for one of them, or read along.
+
+After a connection that failed, Zenoh waits a tenth of a second before it accepts the next one. Strangers who dial
+all day keep others from dialling in, but end no connection that is there: so let both ends dial each other.
+
+Messages are dropped rather than waited for: a frozen or dead peer must not stop a party, and machines ask again.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import InputError
+from coterie.federation.transport.sealing import Seal
+from coterie.federation.transport.trust import Identity, checked_name
+
+if TYPE_CHECKING:
+    import zenoh
+
+ROUTER = "router"  # the common name of a router's certificate
+_ROOM = 65_536  # a frame this much over the longest is still received whole, to be counted as oversized
+_BATCHES = 16  # of 64 kB in each direction that wait for a slow link: the most that Zenoh takes
+_ROUTER_WAIT = 10_000  # milliseconds for a router to answer at the start
+_PATIENCE = 20_000  # microseconds that a message waits for room in the queue before it is dropped
+
+Deliver = Callable[[str, bytes], None]
+
+
+class ZenohTransport:
+    """A party's connections to its peers, from `open` to `close`."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        run: str,
+        admitted: Iterable[str],
+        listen: str | None = None,
+        peers: Mapping[str, str] | None = None,
+        router: str | None = None,
+        longest: int,
+        announced: bool = True,
+        seals: Mapping[str, Seal] | None = None,
+    ) -> None:
+        """`listen`, the values of `peers` and `router` are host:port.
+
+        Args:
+            identity: the party's certificate and key, as `trust.identity` has checked them.
+            run: what the keys begin with. The same for all agreements of a network, so that parties which follow
+                two of them hear each other say so.
+            admitted: the parties to talk to, whoever dials.
+            listen: where others may dial; None: nowhere.
+            peers: those of them to dial, and where. One of two peers must dial; both may.
+            router: a router through which to go to everybody, instead of `listen` and `peers`.
+            longest: the most bytes of a frame.
+            announced: whether peers are to see that it came and that it left.
+            seals: of peers whose frames are sealed end to end; from them nothing else is taken.
+        """
+        self.name = identity.name
+        self.admitted = tuple(sorted(checked_name(name) for name in admitted))
+        self._run = checked_name(run)
+        if router is None:
+            ends = _endpoints(listen, peers or {}, self.admitted)
+            rules = access(self.name, self.admitted, self._run)
+        elif listen is None and not peers:
+            ends = {"listen": [], "connect": [_dialled("router", router)]}
+            rules = access(self.name, self.admitted, self._run, through=ROUTER)
+        else:
+            raise InputError(
+                f"router={router!r:.80}: everything goes through it. Give no listen and no peers."
+            )
+        self._config = _config(identity, ends, longest)
+        if router is not None:
+            self._config |= {"mode": "client"}
+            self._config["connect"] |= {"timeout_ms": _ROUTER_WAIT, "exit_on_failure": True}
+        self._config["access_control"] = rules
+        self._announced, self._seals = announced, dict(seals or {})
+        self._session: zenoh.Session | None = None
+        self._held: list[Any] = []  # what Zenoh forgets as soon as nobody holds it
+        self._publishers: dict[str, zenoh.Publisher] = {}
+        self._alive: set[str] = set()
+        self._forged: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def open(self, deliver: Deliver, changed: Callable[[], None] = lambda: None) -> None:
+        """Listen and dial, without waiting for anybody: a peer that is away is dialled again and again.
+
+        `deliver` takes (sender, frame) and `changed` is told that somebody came or went, both from Zenoh's threads.
+        """
+        import zenoh
+
+        try:
+            self._session = zenoh.open(_zenoh_config(self._config))
+        except zenoh.ZError as error:
+            raise InputError(_explain(self._config, error)) from error
+        for peer in self.admitted:
+            self._hold(peer, deliver, changed)
+        if self._announced:
+            self._held.append(self._session.liveliness().declare_token(self._key(self.name)))
+
+    def send(self, peer: str, frame: bytes) -> None:
+        """Send a frame to a peer, if it is there and keeps up."""
+        seal = self._seals.get(peer)
+        self._publishers[peer].put(frame if seal is None else seal.sealed(frame))
+
+    def alive(self) -> frozenset[str]:
+        """Peers that have joined. A killed one leaves in moments, a frozen one after ten seconds; one whose link is
+        full of what it did not read is not missed before its connection ends.
+        """
+        with self._lock:
+            return frozenset(self._alive)
+
+    def connected(self) -> frozenset[str]:
+        """Whose certificates are at the other ends of open connections; also of those who were never admitted."""
+        if self._session is None:
+            return frozenset()
+        return frozenset(str(link.auth_identifier) for link in self._session.info.links())
+
+    def forged(self) -> dict[str, int]:
+        """Frames that came as this peer's and are not: under a key that is only like its own, which access control
+        lets none pass, or not sealed by it, which only who holds an authority or a router can send."""
+        with self._lock:
+            return dict(self._forged)
+
+    def close(self) -> None:
+        """Leave: peers see it at once."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._held.clear()
+        self._publishers.clear()
+
+    def _hold(self, peer: str, deliver: Deliver, changed: Callable[[], None]) -> None:
+        import zenoh
+
+        assert self._session is not None
+        key = self._key(peer, self.name)
+
+        seal = self._seals.get(peer)
+
+        def arrived(sample: zenoh.Sample) -> None:
+            frame = None
+            if str(sample.key_expr) == key and sample.kind == zenoh.SampleKind.PUT:
+                frame = sample.payload.to_bytes()
+                frame = frame if seal is None else seal.opened(frame)
+            if frame is not None:
+                return deliver(peer, frame)
+            with self._lock:
+                self._forged[peer] += 1
+
+        def came_or_went(sample: zenoh.Sample) -> None:
+            with self._lock:
+                (self._alive.add if sample.kind == zenoh.SampleKind.PUT else self._alive.discard)(peer)
+            changed()
+
+        # A direct callback: Zenoh's indirect ones have a queue without end, which a peer could fill.
+        subscriber = self._session.declare_subscriber(key, zenoh.handlers.Callback(arrived, indirect=False))
+        watcher = self._session.liveliness().declare_subscriber(self._key(peer), came_or_went, history=True)
+        self._held += [subscriber, watcher]
+        self._publishers[peer] = self._session.declare_publisher(
+            self._key(self.name, peer), congestion_control=zenoh.CongestionControl.DROP
+        )
+
+    def _key(self, *names: str) -> str:
+        return "/".join(("coterie", self._run, *names))
+
+
+def access(me: str, peers: Sequence[str], run: str, through: str | None = None) -> dict[str, Any]:
+    """A party's access control: by default nothing; with each peer, what the two are to each other.
+
+    Guarantee: from a connection whose certificate is of `p`, a frame passes only under coterie/<run>/p/<me>, and
+    to it only under coterie/<run>/<me>/p. With `through`, the frames of all `peers` pass from and to that name, and
+    none from and to any other.
+    """
+    if through in peers:
+        raise InputError(f"name={through!r}: is the router's. Give the party another one.")
+    pairs = {peer: [peer] for peer in peers} if through is None else {through: list(peers)}
+    heard = {
+        subject: [
+            ("put", _keys(run, [(peer, me) for peer in names]), _keys(run, [(me, peer) for peer in names])),
+            ("liveliness_token", _keys(run, [(peer,) for peer in names]), _keys(run, [(me,)])),
+        ]
+        for subject, names in pairs.items()
+    }
+    return _rules(heard)
+
+
+def router_access(parties: Sequence[str], run: str) -> dict[str, Any]:
+    """A router's access control: each party says what is under its own name, and hears what is for it."""
+    heard = {
+        party: [
+            (
+                "put",
+                _keys(run, [(party, other) for other in parties if other != party]),
+                _keys(run, [(other, party) for other in parties if other != party]),
+            ),
+            (
+                "liveliness_token",
+                _keys(run, [(party,)]),
+                _keys(run, [(other,) for other in parties if other != party]),
+            ),
+        ]
+        for party in parties
+    }
+    return _rules(heard)
+
+
+def router_config(identity: Identity, listen: str, parties: Sequence[str], run: str, longest: int) -> str:
+    """The configuration of a Zenoh router of this run, as JSON. It names the identity's paths as they are."""
+    config = _config(identity, {"listen": [_endpoint("listen", listen)], "connect": []}, longest)
+    return json.dumps(config | {"mode": "router", "access_control": router_access(parties, run)}, indent=1)
+
+
+# Zenoh asks before it sends: whoever wants to hear a key declares that first, in the opposite direction.
+_ASKING = {
+    "put": ["declare_subscriber"],
+    "liveliness_token": ["declare_liveliness_subscriber", "liveliness_query"],
+}
+
+
+def _rules(heard: Mapping[str, Sequence[tuple[str, list[str], list[str]]]]) -> dict[str, Any]:
+    """Rules from (message, keys that may come in, keys that may go out) of each subject."""
+    rules: list[dict[str, Any]] = []
+    policies: list[dict[str, Any]] = []
+    for subject, kinds in heard.items():
+        own: list[str] = []
+        for message, incoming, outgoing in kinds:
+            for flow, messages, keys in (
+                ("ingress", [message], incoming),
+                ("egress", [message], outgoing),
+                ("egress", _ASKING[message], incoming),
+                ("ingress", _ASKING[message], outgoing),
+            ):
+                own.append(f"{subject} {flow} {messages[0]}")
+                rules.append(
+                    {
+                        "id": own[-1],
+                        "permission": "allow",
+                        "flows": [flow],
+                        "messages": messages,
+                        "key_exprs": keys,
+                    }
+                )
+        policies.append({"rules": own, "subjects": [subject]})
+    subjects = [{"id": subject, "cert_common_names": [subject]} for subject in heard]
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+def _keys(run: str, names: Sequence[tuple[str, ...]]) -> list[str]:
+    return ["/".join(("coterie", run, *some)) for some in names]
+
+
+def _config(identity: Identity, endpoints: Mapping[str, list[str]], longest: int) -> dict[str, Any]:
+    mine = {"certificate": str(identity.certificate), "private_key": str(identity.key)}
+    tls = {
+        "root_ca_certificate": str(identity.authority),
+        "enable_mtls": True,
+        "verify_name_on_connect": True,
+        "close_link_on_expiration": True,
+        **{f"{role}_{part}": path for role in ("listen", "connect") for part, path in mine.items()},
+    }
+    queue = {"size": {"data": _BATCHES}, "congestion_control": {"drop": {"wait_before_drop": _PATIENCE}}}
+    retry = {"period_init_ms": 250, "period_max_ms": 2_000, "period_increase_factor": 2}
+    return {
+        "mode": "peer",
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "listen": {"endpoints": endpoints["listen"], "exit_on_failure": True},
+        "connect": {"endpoints": endpoints["connect"], "exit_on_failure": False, "retry": retry},
+        "transport": {
+            "shared_memory": {"enabled": False},
+            "link": {
+                "protocols": ["tls"],
+                "tls": tls,
+                "tx": {"queue": queue},
+                "rx": {"max_message_size": longest + _ROOM},
+            },
+        },
+    }
+
+
+def _zenoh_config(config: Mapping[str, Any]) -> zenoh.Config:
+    import zenoh
+
+    return zenoh.Config.from_json5(json.dumps(config))
+
+
+def _endpoints(listen: str | None, peers: Mapping[str, str], admitted: Sequence[str]) -> dict[str, list[str]]:
+    unknown = sorted(set(peers) - set(admitted))
+    if unknown:
+        raise InputError(f"peers: {unknown[0]!r:.80} is not admitted. Admit it, or do not dial it.")
+    dialled = [_dialled(f"the address of {name}", address) for name, address in sorted(peers.items())]
+    return {"listen": [_endpoint("listen", listen)] if listen is not None else [], "connect": dialled}
+
+
+def _endpoint(what: str, address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536) or set(host) & set(
+        "/#?; "
+    ):
+        raise InputError(f"{what}: {address!r:.80} must be host:port, with a port of 1 to 65535.")
+    return f"tls/{address}"
+
+
+def _dialled(what: str, address: str) -> str:
+    """Zenoh takes the name to verify from before the first colon: a number of IPv6 never passes."""
+    if address.startswith("["):
+        raise InputError(
+            f"{what}: {address!r:.80} is an IPv6 address, which cannot be verified. Give a host name."
+        )
+    return _endpoint(what, address)
+
+
+def resolves(address: str) -> bool:
+    """Whether the host of host:port is known. May take long."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return True
+
+
+def _explain(config: Mapping[str, Any], error: Exception) -> str:
+    reason = str(error).partition(" at /")[0][:200]  # not where in Zenoh's own source
+    if config["mode"] == "client":
+        address = config["connect"]["endpoints"][0]
+        if not resolves(address.removeprefix("tls/")):
+            return (
+                f"router={address}: the host name does not resolve. Correct it, or ask who keeps its names."
+            )
+        return f"router={address}: no answer; is it running, with this agreement? ({reason})"
+    where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
+    return f"listen={where}: cannot listen there; does another node, or is the address another machine's? ({reason})"

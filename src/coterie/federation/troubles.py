@@ -1,0 +1,109 @@
+"""What keeps a party from others and Zenoh does not say: certificates that end, and host names that nobody knows.
+
+Looked at when a node starts and from time to time while it runs, in a thread of its own, for a look-up may take long.
+What is new is logged; what holds is in the status.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from coterie.errors import InputError
+from coterie.federation.party import Party
+from coterie.federation.transport import trust
+from coterie.federation.transport.lines import warning
+from coterie.federation.transport.zenoh import resolves
+
+WARNING = dt.timedelta(days=30)  # before a certificate ends
+_PAUSE = 30.0  # seconds between two looks
+
+Log = Callable[[str], None]
+Ends = Mapping[str, dt.datetime]
+
+
+class Troubles:
+    """`with Troubles(...)` looks until it is left; `now` is what was found last."""
+
+    def __init__(self, ends: Ends, dialled: Mapping[str, str], log: Log) -> None:
+        """`ends`: whose certificate ends when; `dialled`: host:port of whom this party dials."""
+        self.now: tuple[str, ...] = ()
+        self._ends, self._dialled, self._log = ends, dialled, log
+        self._said: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="troubles", daemon=True)
+
+    def __enter__(self) -> Troubles:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()  # not waited for: a look-up may take long, and it has nothing to write
+
+    def look(self) -> None:
+        """Find what is wrong now, and log what was not said before."""
+        self.now = (*ending(self._ends, dt.datetime.now(dt.UTC)), *unknown(self._dialled))
+        for line in self.now:
+            if line not in self._said and not self._over.is_set():
+                self._said.add(line)
+                self._log(warning(line))
+
+    def _watch(self) -> None:
+        self.look()
+        while not self._over.wait(_PAUSE):
+            self.look()
+
+
+def ending(ends: Ends, now: dt.datetime) -> list[str]:
+    """Certificates that have ended or will soon, in words."""
+    lines: list[str] = []
+    for name, end in ends.items():
+        ask = f"whoever founded the network, or its own authority, renews it: coterie network renew FOLDER {name}"
+        if end <= now:
+            lines.append(f"the certificate of {name} ended on {end:%Y-%m-%d}: nobody connects with it; {ask}")
+        elif end - now <= WARNING:
+            days = (end - now).days
+            lines.append(f"the certificate of {name} ends on {end:%Y-%m-%d}, in {days} days; {ask}")
+    return lines
+
+
+def unknown(dialled: Mapping[str, str]) -> list[str]:
+    """Hosts to dial whose names do not resolve, in words."""
+    lost = [(name, address) for name, address in dialled.items() if not resolves(address)]
+    return [
+        f"the address of {name}, {address}: the host name does not resolve; it is tried again. Is it spelt rightly?"
+        for name, address in lost
+    ]
+
+
+def by_second(ends: Ends) -> dict[int, str]:
+    """Whose certificates end at which second; those of one founding may end together."""
+    names: dict[int, list[str]] = {}
+    for name, end in ends.items():
+        names.setdefault(int(end.timestamp()), []).append(name)
+    return {second: " or ".join(some) for second, some in names.items()}
+
+
+def written(ends: Ends) -> str:
+    """The content of `certificates.json`: public."""
+    return json.dumps({name: end.isoformat() for name, end in ends.items()}, indent=1) + "\n"
+
+
+def known(party: Party, peers: tuple[str, ...]) -> dict[str, dt.datetime]:
+    """When certificates end: this party's own by itself, those of whom it talks to by the founder's list."""
+    listed: dict[str, dt.datetime] = {}
+    if party.certificates.exists():
+        listed = _read(party.certificates)
+    own = trust.end_of(party.folder / trust.CERTIFICATE)
+    return {party.name: own} | {name: end for name, end in listed.items() if name in peers}
+
+
+def _read(path: Path) -> dict[str, dt.datetime]:
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): dt.datetime.fromisoformat(end) for name, end in given.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is not a list of certificates. Ask the founder for it again.") from error

@@ -1,0 +1,203 @@
+"""Networks as a founder meets them: the command line, the files, and every way to ask for nonsense."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie.cli import app
+from coterie.federation import agreement as agreements
+from coterie.federation import network, party
+from coterie.federation.collaboration import collaboration
+
+COLUMNS = 'target = "y"\nclasses = ["no", "yes"]\n[columns]\na = [0, 1]\nb = ["u", "v"]\n'
+
+
+@pytest.fixture
+def columns(tmp_path: Path) -> Path:
+    path = tmp_path / "columns.toml"
+    path.write_text(COLUMNS)
+    return path
+
+
+def call(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def found(folder: Path, columns: Path, *more: str) -> dict:
+    status, out, err = call(
+        "network",
+        "new",
+        folder,
+        "--owners",
+        "a,b,c",
+        "--sizes",
+        "40,30,50",
+        "--columns",
+        columns,
+        "--json",
+        *more,
+    )
+    assert status == 0, err
+    return json.loads(out)
+
+
+def test_everybody_gets_the_same_agreement_and_a_key_of_its_own(tmp_path, columns):
+    told = found(tmp_path / "net", columns, "--epsilon", "1,0.5,2")
+    assert told["owners"] == ["a", "b", "c"]
+    texts = {Path(place, "agreement.json").read_text() for place in told["parties"].values()}
+    assert len(texts) == 1
+    read = agreements.read(tmp_path / "net" / "agreement.json")
+    assert read.digest.hex() == told["agreement_sha256"]
+    assert read.experiment.epsilon == {"a": 1.0, "b": 0.5, "c": 2.0}
+    keys = [Path(place, "private.key") for place in told["parties"].values()]
+    assert len({key.read_bytes() for key in keys}) == 3
+    for key in (*keys, tmp_path / "net" / "authority" / "authority.key"):
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+
+
+def test_an_agreement_says_when_a_rare_class_is_predicted(tmp_path, columns):
+    rare = ("--base-rate", "0.03", "--threshold", "0.1", "--class-weight", "balanced")
+    found(tmp_path / "net", columns, *rare)
+    terms = json.loads((tmp_path / "net" / "agreement.json").read_text())["terms"]
+    assert (terms["base_rate"], terms["threshold"], terms["class_weight"]) == (0.03, 0.1, "balanced")
+
+
+def test_of_two_neighbours_one_dials(tmp_path, columns):
+    found(tmp_path / "net", columns)
+    dialled = {name: party.read(tmp_path / "net" / "parties" / name).peers for name in "abc"}
+    links = {frozenset({name, peer}) for name, peers in dialled.items() for peer in peers}
+    assert len(links) == sum(map(len, dialled.values())) == 3
+
+
+@pytest.mark.parametrize(("protocol", "hub"), [("async_learner", "learner"), ("weighted_erm", "aggregator")])
+def test_a_hub_is_a_party_whom_all_dial(tmp_path, columns, protocol, hub):
+    told = found(tmp_path / "net", columns, "--protocol", protocol)
+    assert told["hub"] == hub
+    for name in "abc":
+        assert list(party.read(tmp_path / "net" / "parties" / name).peers) == [hub]
+    assert party.read(tmp_path / "net" / "parties" / hub).peers == {}
+
+
+def test_adding_and_revoking_make_a_new_agreement_for_all(tmp_path, columns):
+    folder = tmp_path / "net"
+    first = found(folder, columns)
+    assert call("network", "add", folder, "d", "--size", "20", "--epsilon", "0.5")[0] == 0
+    second = agreements.read(folder / "parties" / "a" / "agreement.json")
+    assert (second.owners, second.digest.hex() != first["agreement_sha256"]) == (("a", "b", "c", "d"), True)
+    status, out, _ = call("network", "revoke", folder, "b")
+    assert (status, "a new run: all start again" in out) == (0, True)
+    third = agreements.read(folder / "parties" / "d" / "agreement.json")
+    assert third.owners == ("a", "c", "d")
+    assert (folder / "revoked" / "b" / "private.key").exists()
+    planned = collaboration(third)
+    assert "b" not in planned.parties
+    assert planned.task.problem.careful  # rounding must not betray a record: see test_careful_sums
+    status, _, err = call("network", "add", folder, "b", "--size", "20")
+    assert (status, "was revoked" in err) == (2, True)
+
+
+def test_what_an_owner_set_itself_is_kept(tmp_path, columns):
+    folder = tmp_path / "net"
+    found(folder, columns)
+    own = folder / "parties" / "a" / "node.toml"
+    own.write_text(
+        'epsilon = 3.0\ngenerator = "stream"\n' + own.read_text().replace('generator = "exact"\n', "")
+    )
+    network.add(folder, "d", 20, 1.0, None)
+    again = party.read(own)
+    assert (again.epsilon, again.generator) == (3.0, "stream")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--owners", "a,a"], "stands twice"),
+        (["--owners", "a,learner"], "another name"),
+        (["--owners", "a,B"], "1 to 64"),
+        (["--sizes", "40"], "2 whole numbers"),
+        (["--sizes", "40,-1"], "2 whole numbers"),
+        (["--sizes", "40,0"], "size of b"),
+        (["--epsilon", "0"], "epsilon"),
+        (["--epsilon", "1,2,3"], "3 budgets for 2 owners"),
+        (["--delta", "1.5"], "delta"),
+        (["--protocol", "gossip"], "protocol"),
+        (["--topology", "knot"], "knot"),
+        (["--address", "z=host:1"], "no such party"),
+        (["--address", "a=host"], "host:port"),
+        (["--wait", "0"], "wait"),
+        (["--columns", "nowhere.toml"], "cannot be read"),
+        (["--set", "wheels=4"], "unknown setting"),
+        (["--threshold", "base_rate"], "nobody declared how common"),
+        (["--threshold", "often"], "threshold='often'"),
+    ],
+)
+def test_nonsense_is_one_line_and_nothing_is_written(tmp_path, columns, words, said):
+    base = {"--owners": "a,b", "--sizes": "40,30", "--columns": str(columns)}
+    given = base | dict(zip(words[::2], words[1::2]))
+    status, _, err = call(
+        "network", "new", tmp_path / "net", *(part for pair in given.items() for part in pair)
+    )
+    assert status == 2
+    assert said in err
+    assert err.strip().count("\n") == 0
+    assert not (tmp_path / "net").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path, columns):
+    found(tmp_path / "net", columns)
+    before = (tmp_path / "net" / "agreement.json").read_bytes()
+    status, _, err = call(
+        "network", "new", tmp_path / "net", "--owners", "a,b", "--sizes", "4,3", "--columns", columns
+    )
+    assert (status, "not empty" in err) == (2, True)
+    assert (tmp_path / "net" / "agreement.json").read_bytes() == before
+
+
+def test_an_edited_agreement_is_another_one(tmp_path, columns):
+    found(tmp_path / "net", columns)
+    path = tmp_path / "net" / "agreement.json"
+    before = agreements.read(path).digest
+    path.write_text(path.read_text().replace('"delta": 1e-05', '"delta": 1e-04'))
+    assert agreements.read(path).digest != before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda place: (place / "private.key").chmod(0o644), "chmod 600"),
+        (lambda place: (place / "private.key").unlink(), "cannot be read"),
+        (lambda place: (place / "agreement.json").write_text("{}"), "exactly the keys"),
+        (lambda place: (place / "agreement.json").unlink(), "cannot be read"),
+        (lambda place: (place / "node.toml").write_text("nome = 1"), "unknown key"),
+        (lambda place: (place / "node.toml").write_text('name = "z"'), "does not know this party"),
+        (
+            lambda place: (place / "records.csv").write_text("a,b,y\n1,u,no\n"),
+            "has 1 record, the agreement says 40",
+        ),
+        (lambda place: (place / "records.csv").write_text("a,y\n1,no\n"), "no column 'b'"),
+        (lambda place: (place / "records.csv").unlink(), "no such file"),
+    ],
+)
+def test_a_node_that_cannot_start_says_why_in_one_line(tmp_path, columns, spoil, said):
+    found(tmp_path / "net", columns)
+    place = tmp_path / "net" / "parties" / "a"
+    (place / "records.csv").write_text("a,b,y\n" + "0.5,u,no\n0.1,v,yes\n" * 20)
+    spoil(place)
+    status, _, err = call("node", place, "--data", place / "records.csv")
+    assert (status, said in err) == (2, True), err
+    assert err.strip().count("\n") == 0
+    assert not (place / "ledger.sqlite").exists()
+
+
+def test_status_of_a_network_that_never_ran(tmp_path, columns):
+    found(tmp_path / "net", columns)
+    status, out, _ = call("network", "status", tmp_path / "net", "--json")
+    assert status == 0
+    assert [one["state"] for one in json.loads(out)["parties"]] == ["not started"] * 3

@@ -1,0 +1,164 @@
+"""How a party is watched: logs, metrics, health, systemd, and the terminal; and that none of it tells a record."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from listeners import Manager, asked, samples
+from parties import ports
+from rich.console import Console
+from typer.testing import CliRunner
+
+from coterie.cli import _watch, app
+from coterie.errors import InputError
+from coterie.federation import logs, metrics
+from coterie.federation.endpoint import STALE, Endpoint, serving
+from coterie.federation.systemd import notifier
+from coterie.federation.transport.lines import private, warning
+
+NOW = 1_800_000_000.0
+SNAPSHOT: dict[str, Any] = {
+    "name": "north", "state": "running", "time": NOW - 2, "step": 12, "of": 260, "waiting_for": ["south"], "note": "",
+    "refused": 1, "peers": ["east", "south"], "alive": ["east"], "connected": ["east"], "silent": {"east": 0.1},
+    "clocks": {"east": -3.0}, "finished": [], "refusals": {'east: version "a\\b"': 4, "a stranger: no connection": 2},
+    "dropped": {"east": 5}, "forged": {}, "traffic": {"frames in": 7, "bytes in": 700, "frames out": 8},
+    "certificates": {"north": "2027-01-25T08:00:00+00:00", "east": "2027-03-06T08:00:00+00:00"},
+    "troubles": ["the certificate of north ends"], "releases": 12, "epsilon_spent": 0.25, "epsilon_budget": 1.0,
+}  # fmt: skip
+
+
+def test_metrics_say_where_the_party_stands():
+    text = metrics.text(SNAPSHOT, NOW)
+    found = samples(text)
+    assert found["rounds", ""] == 12
+    assert found["rounds_agreed", ""] == 260
+    assert found["waiting_for", 'peer="south"'] == 1
+    assert found["waiting_for", 'peer="east"'] == 0
+    assert found["peer_alive", 'peer="south"'] == 0
+    assert found["refused_frames_total", 'sender="a stranger",reason="no connection"'] == 2
+    assert found["refused_frames_total", 'sender="east",reason="version \\"a\\\\b\\""'] == 4
+    assert found["frames_total", 'direction="in"'] == 7
+    assert found["bytes_total", 'direction="out"'] == 0
+    assert (found["epsilon_spent", ""], found["budget_left", ""]) == (0.25, 0.75)
+    assert found["certificate_days_left", 'party="north"'] == pytest.approx(10.0, abs=0.01)
+    assert found["clock_ahead_seconds", 'peer="east"'] == -3
+    for name in {name for name, _ in found}:
+        assert text.count(f"# TYPE coterie_{name} ") == text.count(f"# HELP coterie_{name} ") == 1
+
+
+def test_a_party_without_records_has_no_budget():
+    bare = {key: value for key, value in SNAPSHOT.items() if not key.startswith(("epsilon", "releases"))}
+    assert not any("epsilon" in name or "budget" in name for name, _ in samples(metrics.text(bare, NOW)))
+
+
+def test_health_is_whether_the_loop_turns():
+    endpoint = Endpoint()
+    assert [endpoint.answer(path, NOW)[0] for path in ("/health", "/metrics", "/other")] == [503, 503, 404]
+    endpoint.show(SNAPSHOT)
+    status, _, body = endpoint.answer("/health", NOW)
+    assert (status, json.loads(body)["waiting_for"], json.loads(body)["age_seconds"]) == (200, ["south"], 2.0)
+    assert endpoint.answer("/health", NOW + STALE)[0] == 503
+    endpoint.show(SNAPSHOT | {"state": "finished"})
+    assert endpoint.answer("/health", NOW)[0] == 200
+
+
+def test_the_endpoint_is_on_the_loop_back_under_its_own_name_alone():
+    (port,) = ports(1)
+    with serving(port) as endpoint:
+        endpoint.show(SNAPSHOT)
+        assert asked(port, "/metrics")[0] == 200
+        assert asked(port, "/metrics", f"localhost:{port}")[0] == 200
+        status, body = asked(port, "/metrics", "a.page.example")
+        assert (status, "epsilon" in body) == (403, False)
+        with pytest.raises(InputError, match=f"metrics_port={port}: cannot listen"), serving(port):
+            pass
+    with pytest.raises(ConnectionRefusedError):
+        asked(port, "/metrics")
+    for wrong in (0, 70_000):
+        with pytest.raises(InputError, match="must be 1 to 65535"), serving(wrong):
+            pass
+
+
+def test_a_log_for_collectors_has_full_times_and_levels_and_nothing_private(capsys):
+    log = logs.log("json", party="north")
+    for line in ("joins", warning("refused from east"), private("your file: 3 rows outside")):
+        log(line)
+    first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
+    assert (first["level"], first["party"], first["message"]) == ("info", "north", "joins")
+    assert (second["level"], second["message"]) == ("warning", "refused from east")
+    logs.log("text")(private("your file: 3 rows outside"))
+    assert capsys.readouterr().err.endswith("your file: 3 rows outside\n")
+    with pytest.raises(InputError, match="log_format='xml'"):
+        logs.log("xml")
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    with Manager(str(tmp_path / "notify")) as listening:
+        yield listening
+
+
+def test_systemd_hears_ready_once_life_always_and_the_end(manager, tmp_path):
+    tell = notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    for state in ("running", "running", "finished"):
+        tell(SNAPSHOT | {"state": state})
+    first, second, third = manager.heard(), manager.heard(), manager.heard()
+    assert first == ["STATUS=running, step 12 of 260, waits for south", "WATCHDOG=1", "READY=1"]
+    assert ("READY=1" in second, "WATCHDOG=1" in second) == (False, True)
+    assert "STOPPING=1" in third
+
+
+def test_without_systemd_nothing_is_said_and_a_lost_one_is_borne(tmp_path):
+    notifier({})(SNAPSHOT)
+    notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")})(SNAPSHOT)
+    name = f"@coterie-test-{os.getpid()}"
+    with Manager("\0" + name[1:]) as listening:
+        notifier({"NOTIFY_SOCKET": name})(SNAPSHOT)
+        assert "READY=1" in listening.heard()
+
+
+def screen(snapshot: dict[str, Any] | None, rate: float | None = None) -> str:
+    console = Console(record=True, width=120, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(_watch.shown(snapshot, NOW, rate))
+    console.file.close()
+    return console.export_text()
+
+
+def test_the_terminal_shows_what_an_owner_asks_for():
+    text = screen(SNAPSHOT, 2.0)
+    for words in (
+        "north: running, step 12 of 260, 2 a second, about 0:02:04 left",
+        "waits for south",
+        "ε = 0.25 of 1 spent on these records, 0.75 left; 12 releases",
+        "own certificate: 10 days left",
+        "refused 2: a stranger: no connection",
+        "trouble: the certificate of north ends",
+    ):
+        assert words in text
+    assert re.search(r"east +yes +0.1 s ago +-3.0 s +50 days left", text)
+    assert re.search(r"south +NO +never", text)
+    assert "no word for 60 seconds: the node was killed, or is stuck" in screen(SNAPSHOT | {"time": NOW - 60})
+    assert "not started yet" in screen(None)
+
+
+def test_watching_ends_with_the_run(tmp_path):
+    (tmp_path / "node.toml").write_text('name = "north"\n')
+    (tmp_path / "status.json").write_text(json.dumps(SNAPSHOT | {"state": "finished"}))
+    found = CliRunner().invoke(app, ["network", "watch", str(tmp_path)])
+    assert (found.exit_code, found.stdout.count("\n")) == (0, 1)
+    assert found.stdout.startswith("north: finished, step 12 of 260")
+    assert CliRunner().invoke(app, ["network", "watch", str(tmp_path / "nowhere")]).exit_code == 2
+
+
+def test_a_node_that_cannot_start_says_so_in_json(tmp_path):
+    found = CliRunner().invoke(app, ["node", str(tmp_path), "--log-format", "json"])
+    line = json.loads(found.stderr)
+    assert (found.exit_code, line["level"], line["exit_status"]) == (2, "error", 2)
+    assert "cannot be read" in line["message"]
