@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from coterie.cli import app
 from coterie.errors import InputError
+from coterie.planning import join, search
+from coterie.planning.candidates import VISITS
 from coterie.planning.cost import Cost, Past, derived, fit, relative_errors
 from coterie.planning.join import Point, ask, crossing, look
 from coterie.planning.public import Collaboration
@@ -56,6 +58,18 @@ def records(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x.astype(np.float32), np.where(rng.uniform(size=rows) < likely, 1.0, -1.0).astype(np.float32)
 
 
+def test_many_partners_are_visited_less_often(monkeypatch):
+    """A protocol of visits takes so many of them at most: with 128 partners, fewer than the plan's for each."""
+    monkeypatch.setattr(search, "protocols_for", lambda *given: (("async_learner",), {}))
+    monkeypatch.setattr(join, "BUDGETS", (1.0,))
+    monkeypatch.setattr(join, "PARTNERS", (1, 128))
+    base = Collaboration(sizes=(60,), dimension=10)
+    answer = ask(look(*records(60), 2), base, 5, 1000, rounds_at_most=200)
+    assert answer.plan.best.rounds * 129 > VISITS
+    assert [point.at for point in answer.over_partners] == [1, 128]
+    assert all(np.isfinite(point.predicted) for point in answer.over_partners)
+
+
 def test_an_owner_s_own_excess_is_near_dimension_over_twice_its_records():
     """A well-specified model has excess d/2n; the penalty only lowers it."""
     found = [look(*records(400, seed), classes=2).excess for seed in range(8)]
@@ -93,7 +107,7 @@ def write(path, other: float) -> None:
     path.write_text("\n".join(lines))
 
 
-def join(path, *more: object):
+def plan_join(path, *more: object):
     words = [
         "plan",
         "join",
@@ -113,7 +127,7 @@ def test_only_the_asking_owner_s_rows_matter(tmp_path):
     answers = []
     for other in (0.1, 0.9):
         write(tmp_path / "rows.csv", other)
-        done = join(tmp_path / "rows.csv", "--owner", "a", "--json", "--out", tmp_path / "join.png")
+        done = plan_join(tmp_path / "rows.csv", "--owner", "a", "--json", "--out", tmp_path / "join.png")
         assert done.exit_code == 0, done.output
         answers.append(json.loads(done.stdout))
     assert answers[0] == answers[1]
@@ -150,7 +164,7 @@ def test_an_owner_of_one_class_has_nothing_to_learn():
 
 def test_the_answer_says_what_it_is(tmp_path):
     write(tmp_path / "rows.csv", 0.5)
-    words = " ".join(join(tmp_path / "rows.csv", "--owner", "a").stdout.split())
+    words = " ".join(plan_join(tmp_path / "rows.csv", "--owner", "a").stdout.split())
     assert "joining" in words
     assert "not a release" in words
     assert "a decision made on it is visible" in words
@@ -169,7 +183,7 @@ def test_the_answer_says_what_it_is(tmp_path):
 )
 def test_mistakes_are_one_line(tmp_path, more, names):
     write(tmp_path / "rows.csv", 0.5)
-    done = join(tmp_path / "rows.csv", *more)
+    done = plan_join(tmp_path / "rows.csv", *more)
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

@@ -100,7 +100,7 @@ def test_noise_is_that_of_the_protocol():
     task = replace(BASE, sizes=(500, 1000, 2000, 4000)).task()
     for name, options in (
         ("dual_averaging", {"rounds": 30, "gamma": 1.0, "clip": 1.0}),
-        ("weighted_erm", {"steps": 30, "step_size": 1.0}),
+        ("weighted_erm", {"steps": 30, "step_size": 1.0, "clip": 1.0}),
     ):
         one = next(one for one in candidates(task, name, (30,)) if one.clip == 1.0)
         program = build(name, task, options, "certified")
@@ -151,3 +151,14 @@ def test_a_sweep_falls_with_the_budget():
     risks = [point.plan.best.predicted for point in points]
     assert risks == sorted(risks, reverse=True)
     assert [point.at for point in points][3] == 1.0
+
+
+def test_masked_sums_share_the_noise_that_everybody_else_adds_alone():
+    """With even owners, a share is σ²/(m − colluding − absent) where an owner alone adds σ²; spare sums are paid."""
+    task = Collaboration(sizes=(1000,) * 20, dimension=5).task()
+    (alone, *_), (masked, *_) = (
+        candidates(task, "weighted_erm", (20,), colluding) for colluding in (None, 2)
+    )
+    honest, spare = 20 - 2 - 1, 2
+    assert masked.settings(1.0)["colluding"] == 2
+    assert masked.variance / alone.variance == pytest.approx((20 + spare) / 20 / honest, rel=1e-3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coterie.cli import app
+from coterie.cli import _progress, app
 
 
 def coterie(*arguments: object):
@@ -44,6 +44,38 @@ def test_recommended_settings_run(tmp_path):
     done = coterie("run", *data, "--protocol", best["protocol"], *sets, "--json", "--out", tmp_path / "run")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["privacy"]["certified_epsilon"]["max"] <= 1.0
+
+
+def test_an_owner_as_a_whole_is_planned_as_one_unit():
+    """Its certificate is that of one record of an owner who has one; its records say more than one would."""
+    devices = ("--owners", 500, "--dimension", 5, "--rounds-at-most", 10, "--colluding", 1, "--epsilon", 4)
+    whole = ("--records", 20, "--unit", "owner")
+    found = json.loads(coterie("plan", *devices, *whole, "--json").stdout)
+    single, many = (
+        json.loads(coterie("plan", *devices, "--records", each, "--json").stdout) for each in (1, 20)
+    )
+    assert found["unit"] == "owner with up to 1,000 records"
+    assert found["all_others_epsilon"] == pytest.approx(single["all_others_epsilon"])
+    risks = [one["predicted"]["excess_risk"] for one in (many, found, single)]
+    assert risks == sorted(risks)
+    said = " ".join(coterie("plan", *devices, *whole).stdout.split())
+    assert "--unit owner --records-per-unit 1000" in said
+    refused = coterie("plan", *SMALL, "--unit", "owner", "--records-per-person", 3)
+    assert refused.exit_code == 2
+    assert "Leave one out" in refused.stderr
+
+
+def test_who_gains_is_told_by_sizes():
+    words = ("plan", "--sizes", "1000,1000,9000", "--dimension", 10, "--rounds-at-most", 20)
+    who = json.loads(coterie(*words, "--json").stdout)["joining"]
+    assert who["gains"] == [size < who["below"] for size in (1000, 1000, 9000)] == [True, True, False]
+    below = float(f"{who['below']:.2g}")
+    assert (
+        f"2 of 3 owners: it pays for those with fewer than about {below:,.0f} records"
+        in coterie(*words).stdout
+    )
+    none = coterie("plan", "--sizes", "30,30", "--dimension", 10, "--epsilon", 0.01)
+    assert "nobody: the joint model is no better" in none.stdout
 
 
 def test_sweep_writes_a_picture(tmp_path):
@@ -144,3 +176,35 @@ def test_mistakes_are_one_line(words, names):
     assert done.stderr.count("\n") == 1
     for name in names:
         assert name in done.stderr
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A log hears of everything at once, as of a command that takes long."""
+    monkeypatch.setattr(_progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(_progress, "_PAUSE", 0.0)
+
+
+def test_a_plan_that_takes_long_says_how_far_it_is(impatient):
+    done = coterie("plan", *SMALL)
+    assert done.exit_code == 0
+    for phase in (
+        "choosing noise: 1 of 5",
+        "choosing noise: 4 of 5",
+        "forecasting: 0 of 5",
+        "forecasting: 4 of 5",
+    ):
+        assert phase in done.stderr
+    assert "of 5" not in done.stdout
+
+
+def test_so_does_a_question_whether_joining_pays(impatient, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.uniform(-1, 1):.3f},{'no' if at % 2 else 'yes'}" for at in range(60)]
+    (tmp_path / "mine.csv").write_text("\n".join(["size,sick", *rows]))
+    asked = ("--owner", "us", "--data", tmp_path / "mine.csv", "--target", "sick", "--rounds-at-most", 4)
+    done = coterie("plan", "join", *asked, "--json")
+    assert done.exit_code == 0, done.stderr
+    for phase in ("your own model: 4 of 5", "forecasting: 1 of 5", "where it pays: 14 of 15"):
+        assert phase in done.stderr
+    assert json.loads(done.stdout)["owner"] == "us"

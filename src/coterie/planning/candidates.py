@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from coterie import _check
 from coterie.errors import InputError
 from coterie.planning import clipping
 from coterie.planning.dynamics import Quadratic, Round, descent, dual_averaging
+from coterie.planning.persons import EVERYBODY_ONE, Persons
 from coterie.program import Program
 from coterie.protocols import Task, build
 
@@ -43,23 +46,55 @@ class Candidate:
     path: Callable[[Quadratic, np.ndarray], Iterator[Round]]
     settings: Callable[[float], dict[str, Any]]  # step size -> the protocol's own settings
     mixes: bool  # over the topology, so that owners disagree a little
+    gain: float = 1.0  # how many times a record's gradient a unit adds, on average
 
 
-def candidates(task: Task, protocol: str, rounds: tuple[int, ...]) -> list[Candidate]:
-    """What may be tried of this protocol within these numbers of rounds."""
-    return [one for count in rounds for one in _KNOWN[protocol](task, count)]
+def candidates(
+    task: Task,
+    protocol: str,
+    rounds: tuple[int, ...],
+    colluding: int | None = None,
+    persons: Persons = EVERYBODY_ONE,
+) -> list[Candidate]:
+    """What may be tried of this protocol within these numbers of rounds; under masks where `colluding` is given.
+
+    `persons`: how many records they are declared to have, where the task's unit is a person.
+    """
+    tried = KNOWN[protocol] if colluding is None else partial(_masked_erm, colluding=colluding)
+    return [_of_units(task, persons, one) for count in rounds for one in tried(task, count)]
 
 
-def protocols_for(task: Task) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Protocols that can run on the task's topology, and why the others cannot."""
+def _of_units(task: Task, persons: Persons, one: Candidate) -> Candidate:
+    """A unit adds `gain` times as much as a record beside the same noise, so that steps are so many times shorter."""
+    gain = persons.gain(task.unit.records, one.clip)
+    return replace(
+        one, gain=gain, steps=one.steps * gain if one.protocol == "dual_averaging" else one.steps / gain
+    )
+
+
+def protocols_for(
+    task: Task,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+    only: str | None = None,
+    colluding: int | None = None,
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Protocols that can run on the task's topology, and why the others cannot; `only` one of them, where named."""
+    known = tuple(KNOWN) if colluding is None else MASKED
+    tried = known if only is None else (_check.one_of("protocol", only, known),)
     usable, refused = [], {}
-    for name in _KNOWN:
+    for done, name in enumerate(tried):
+        tell(done, len(tried))
         try:
-            _built(task, name, _PROBES[name])
+            _built(task, name, _PROBES[name] | _masks(colluding))
             usable.append(name)
         except InputError as error:
             refused[name] = str(error)
     return tuple(usable), refused
+
+
+def _masks(colluding: int | None) -> dict[str, Any]:
+    """Settings of a protocol that adds under masks."""
+    return {} if colluding is None else {"view": "masked", "colluding": colluding}
 
 
 def _built(task: Task, name: str, options: dict[str, Any]) -> Program:
@@ -67,7 +102,7 @@ def _built(task: Task, name: str, options: dict[str, Any]) -> Program:
 
 
 def _clips(task: Task) -> tuple[float, ...]:
-    return CLIPS if task.problem.loss.name in ("logistic", "softmax", "one_vs_all") else (1.0,)
+    return CLIPS if task.problem.loss.clip < 1 else (1.0,)
 
 
 def _smoothness(task: Task) -> float:
@@ -101,24 +136,53 @@ def _dual_averaging(task: Task, rounds: int) -> list[Candidate]:
 
 
 def _weighted_erm(task: Task, rounds: int) -> list[Candidate]:
-    program = _built(task, "weighted_erm", {"steps": 1, "step_size": 1.0})
-    assert program.aggregate is not None
-    per_record = program.aggregate / np.array(task.sizes)
-    late = np.arange(1, rounds + 1) - rounds // 2
-    return [
-        Candidate(
-            protocol="weighted_erm",
-            rounds=rounds,
-            batch=None,
-            clip=1.0,
-            bias=0.0,
-            variance=rounds * float(np.sum((per_record * program.plan.noise_scale) ** 2)),
-            steps=1 / (_smoothness(task) * SPREAD),
-            path=lambda problem, step: descent(problem, step, 1 / np.maximum(late, 1)),
-            settings=lambda step: {"steps": rounds, "step_size": step},
-            mixes=False,
+    """Steps of 1 / smoothness, where they are stable, in both directions: dual averaging on the sum, γ = 2 / step."""
+    found = []
+    for clip in _clips(task):
+        program = _built(task, "weighted_erm", {"steps": 1, "step_size": 1.0, "clip": clip})
+        assert program.aggregate is not None
+        per_record = program.aggregate / np.array(task.sizes)
+        found.append(
+            Candidate(
+                protocol="weighted_erm",
+                rounds=rounds,
+                batch=None,
+                clip=clip,
+                bias=clipping.bias(clip),
+                variance=rounds * float(np.sum((per_record * program.plan.noise_scale) ** 2)),
+                steps=1 / (_smoothness(task) * SPREAD),
+                path=lambda problem, step: dual_averaging(problem, 2 / step, rounds, accelerated=True),
+                settings=lambda step, clip=clip: {"steps": rounds, "step_size": step, "clip": clip},
+                mixes=False,
+            )
         )
-    ]
+    return found
+
+
+def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Candidate]:
+    """The same under masks, where owners share the noise that their sum needs. Spare sums are charged for, so that the
+    noise is that of this very number of rounds; in the mean, every owner's share of it is one lattice of its cell."""
+    found = []
+    for clip in _clips(task):
+        options = {"steps": rounds, "clip": clip} | _masks(colluding)
+        program = _built(task, "weighted_erm", options | {"step_size": 1.0})
+        assert program.plan.masked is not None
+        share = float(np.ravel(program.numbers.cell)[0]) * program.plan.masked.lattice
+        found.append(
+            Candidate(
+                protocol="weighted_erm",
+                rounds=rounds,
+                batch=None,
+                clip=clip,
+                bias=clipping.bias(clip),
+                variance=task.owners * share**2,
+                steps=1 / (_smoothness(task) * SPREAD),
+                path=lambda problem, step: dual_averaging(problem, 2 / step, rounds, accelerated=True),
+                settings=lambda step, options=options: options | {"step_size": step},
+                mixes=False,
+            )
+        )
+    return found
 
 
 def _push_sum(task: Task, rounds: int) -> list[Candidate]:
@@ -198,13 +262,14 @@ def _wor_sgd(task: Task, rounds: int) -> list[Candidate]:
     ]
 
 
-_KNOWN: dict[str, Callable[[Task, int], list[Candidate]]] = {
+KNOWN: dict[str, Callable[[Task, int], list[Candidate]]] = {
     "dual_averaging": _dual_averaging,
     "push_sum": _push_sum,
     "weighted_erm": _weighted_erm,
     "async_learner": _async_learner,
     "wor_sgd": _wor_sgd,
 }
+MASKED = ("weighted_erm",)  # forecast under masks, too
 _PROBES: dict[str, dict[str, Any]] = {
     "dual_averaging": {"rounds": 1, "gamma": 1.0},
     "push_sum": {"rounds": 1, "step": 1.0},

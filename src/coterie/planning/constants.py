@@ -18,6 +18,7 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.planning.dynamics import Quadratic
+from coterie.planning.persons import EVERYBODY_ONE, Persons
 from coterie.planning.public import problem_for
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
@@ -26,7 +27,7 @@ FIRST, DECAY = 0.6, 1.0  # the first direction's share of the second moment; the
 GAP, BEND = 0.45, 0.6  # for two classes, and regressions
 MOST_SAVED = 0.95
 GROUPS = 48  # directions of nearly equal curvature are counted together
-_TYPICAL_TARGET = 0.5  # of a regression, scaled onto [-1, 1]
+TYPICAL_TARGET = 0.5  # of a regression, scaled onto [-1, 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,7 @@ class Constants:
     ] = ()  # mean square of the optimum along each of these directions; (): equally long
     gap: float | None = None  # share of the loss at zero; None: assumed
     bend: float = BEND
+    persons: Persons = EVERYBODY_ONE  # declared: how many records those have who are protected whole
 
 
 def assumed(dimension: int, decay: float = DECAY) -> Constants:
@@ -132,9 +134,10 @@ def gap_of(problem: Problem, constants: Constants) -> float:
     """The share of the loss at zero that the optimum saves: given, or all but what two classes leave."""
     if constants.gap is not None:
         return constants.gap
-    if problem.loss.name != "softmax":
+    loss = problem.loss
+    if not loss.classes:
         return GAP
-    return 1 - (1 - GAP) * math.log(2) / loss_at_zero(problem)
+    return 1 - (1 - GAP) * loss.models * math.log(2) / loss_at_zero(problem)
 
 
 def quadratic(problem: Problem, constants: Constants) -> Quadratic:
@@ -149,15 +152,15 @@ def quadratic(problem: Problem, constants: Constants) -> Quadratic:
         raise InputError(
             f"model={problem.model.name!r}, loss={loss.name!r}: forecasts are for linear models and smooth losses."
         )
-    several = loss.name == "softmax"
-    bend, outputs = (1 / loss.outputs, loss.outputs - 1) if several else (loss.smoothness, loss.outputs)
+    bend = loss.smoothness if loss.bend is None else loss.bend
+    outputs = loss.outputs if loss.directions is None else loss.directions
     curvature = constants.bend * bend * np.asarray(constants.spectrum)
     square = (
         np.asarray(constants.optimum)
         if constants.optimum
         else (curvature / np.maximum(curvature + strength, 1e-30)) ** 2
     )
-    groups = _groups(len(curvature))
+    groups = groups_of(len(curvature))
     one = Quadratic(
         _means(curvature, groups), np.diff(groups) * float(outputs), np.sqrt(_means(square, groups)), strength
     )
@@ -169,12 +172,12 @@ def loss_at_zero(problem: Problem) -> float:
     """What a model that knows nothing loses on a record: ln 2 for two classes, ln K for K, ⅛ for a regression."""
     several = problem.loss.outputs > 1
     target = jnp.zeros(1, jnp.int32) if several else jnp.ones(1, jnp.float32)
-    if problem.loss.name in ("squared", "huber"):
-        target = target * jnp.float32(_TYPICAL_TARGET)
+    if not problem.loss.classes:
+        target = target * jnp.float32(TYPICAL_TARGET)
     return float(problem.loss.value(jnp.zeros((1, problem.loss.outputs), jnp.float32), target)[0])
 
 
-def _groups(directions: int) -> np.ndarray:
+def groups_of(directions: int) -> np.ndarray:
     """Where groups of neighbouring directions begin, and the end; the leading ones stay alone."""
     if directions <= GROUPS:
         return np.arange(directions + 1)

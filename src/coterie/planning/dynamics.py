@@ -37,6 +37,8 @@ class Excess(NamedTuple):
 
     distance: np.ndarray  # what is left of the way from zero to the optimum
     noise: np.ndarray
+    reached: np.ndarray  # (tries, groups) share of the way that is done, in expectation
+    scatter: np.ndarray  # (tries, groups) variance of a coordinate
 
     @property
     def total(self) -> np.ndarray:
@@ -101,6 +103,10 @@ def excess(problem: Quadratic, rounds: Iterator[Round], variance: float) -> Exce
         )
     height = problem.copies * 0.5 * (problem.curvature + problem.strength)
     left = (np.asarray(mean[1]) - 1.0) * problem.optimum
+    scatter = variance * np.asarray(spread[2])
     return Excess(
-        np.sum(height * left**2, axis=-1), variance * np.sum(height * np.asarray(spread[2]), axis=-1)
+        distance=np.sum(height * left**2, axis=-1),
+        noise=np.sum(height * scatter, axis=-1),
+        reached=np.asarray(mean[1]),
+        scatter=scatter,
     )

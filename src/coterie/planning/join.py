@@ -15,10 +15,11 @@ import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.planning.candidates import candidates
+from coterie.planning.candidates import VISITS, candidates
 from coterie.planning.constants import Constants, from_public_rows
+from coterie.planning.metric import EVEN, OFF, on_made_up
 from coterie.planning.public import Collaboration, problem_for
-from coterie.planning.search import Plan, forecast, plan
+from coterie.planning.search import Plan, Tell, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.topologies import AGREEMENT, TOPOLOGIES
@@ -37,6 +38,7 @@ class Owner:
     classes: int
     excess: float  # estimated excess risk on new records of its own model without privacy
     constants: Constants
+    rate: float  # share of the rarer of two classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +52,23 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What joining adds to a metric on new records, against the owner's own model without privacy."""
+
+    name: str
+    gain: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """Whether joining pays, and from where on."""
 
     owner: Owner
     plan: Plan
     joint: Point  # at the number of partners asked for
+    in_metric: tuple[Gain, ...]
     over_epsilon: tuple[Point, ...]
     over_partners: tuple[Point, ...]
     break_even_epsilon: float | None  # None: at no ε that was tried; the smallest one tried where all pay
@@ -67,7 +80,7 @@ class Answer:
         return self.owner.excess - self.joint.predicted
 
 
-def look(x: np.ndarray, y: np.ndarray, classes: int) -> Owner:
+def look(x: np.ndarray, y: np.ndarray, classes: int, tell: Tell = lambda what, done, of: None) -> Owner:
     """What the owner's own records say: the excess risk of its own model, the spectrum, and how much can be learnt.
 
     Over `FOLDS` folds of m records, held-out minus training loss is about 2c/m: half of it for fitting the training
@@ -75,7 +88,8 @@ def look(x: np.ndarray, y: np.ndarray, classes: int) -> Owner:
     """
     if len(y) < FEWEST:
         raise InputError(
-            f"owner: {len(y)} records to learn from; must be at least {FEWEST} to judge a model of its own."
+            f"owner: {len(y)} record{'s' * (len(y) != 1)} to learn from; must be at least {FEWEST} to judge a model "
+            "of its own."
         )
     problem = problem_for(x.shape[1], classes)
     fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
@@ -83,19 +97,28 @@ def look(x: np.ndarray, y: np.ndarray, classes: int) -> Owner:
         raise InputError(
             "owner: all its records, or nearly all, are of one class: a model of its own needs two."
         )
-    optimism = np.mean([_optimism(problem, x, y, fold == one) for one in range(FOLDS)])
+    optimism = []
+    for one in range(FOLDS):
+        tell("your own model", one, FOLDS)
+        optimism.append(_optimism(problem, x, y, fold == one))
     return Owner(
         records=len(y),
         classes=classes,
-        excess=max(0.5 * float(optimism) * (FOLDS - 1) / FOLDS, 1e-9),
+        excess=max(0.5 * float(np.mean(optimism)) * (FOLDS - 1) / FOLDS, 1e-9),
         constants=from_public_rows(x, y, classes),  # private here: it stays with the owner
+        rate=float(min(np.mean(y > 0), np.mean(y <= 0))) if classes == 2 else EVEN,
     )
 
 
 def ask(
-    owner: Owner, base: Collaboration, partners: int, partner_records: int, rounds_at_most: int
+    owner: Owner,
+    base: Collaboration,
+    partners: int,
+    partner_records: int,
+    rounds_at_most: int,
+    tell: Tell = lambda what, done, of: None,
 ) -> Answer:
-    """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used."""
+    """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used. `tell` hears what is done."""
     _check.count("partners", partners)
     _check.count("partner_records", partner_records)
     if len(base.epsilon) != 1:
@@ -108,35 +131,59 @@ def ask(
     def case(many: int, epsilon: float) -> Collaboration:
         return replace(base, sizes=(owner.records, *(partner_records,) * many), epsilon=(epsilon,))
 
-    best = plan(case(partners, base.epsilon[0]).task(), rounds_at_most, owner.constants)
+    best = plan(case(partners, base.epsilon[0]).task(), rounds_at_most, owner.constants, tell)
     rounds = (max(1, best.best.rounds // 2), best.best.rounds, min(2 * best.best.rounds, rounds_at_most))
 
     def joint(at: float, many: int, epsilon: float) -> Point:
         found = case(many, epsilon)
         task = found.task()
-        one = forecast(task, candidates(task, best.best.protocol, rounds), owner.constants, AGREEMENT)
-        assert one is not None  # the same protocol and rounds as in the plan
+        tried = candidates(task, best.best.protocol, rounds)
+        if not tried:  # so many owners are visited less often
+            tried = candidates(task, best.best.protocol, (max(1, VISITS // task.owners),))
+        one = forecast(task, tried, owner.constants, AGREEMENT)
+        assert one is not None  # the plan's protocol, in as many rounds as it may take here
         sampled = owner.excess * owner.records / sum(found.sizes)
         return Point(at=at, predicted=one.predicted + sampled, low=one.low + sampled, high=one.high + sampled)
 
-    over_epsilon = tuple(joint(epsilon, partners, epsilon) for epsilon in BUDGETS)
-    over_partners = tuple(joint(many, many, base.epsilon[0]) for many in PARTNERS)
+    cases = [(epsilon, partners, epsilon) for epsilon in BUDGETS]
+    cases += [(float(many), many, base.epsilon[0]) for many in PARTNERS]
+    points = []
+    for done, asked in enumerate(cases):
+        tell("where it pays", done, len(cases))
+        points.append(joint(*asked))
+    over_epsilon, over_partners = tuple(points[: len(BUDGETS)]), tuple(points[len(BUDGETS) :])
     needed = crossing(over_partners, owner.excess)
     sampled = owner.excess * owner.records / (owner.records + partners * partner_records)
+    asked = Point(
+        at=float(partners),
+        predicted=best.best.predicted + sampled,
+        low=best.best.low + sampled,
+        high=best.best.high + sampled,
+    )
     return Answer(
         owner=owner,
         plan=best,
-        joint=Point(
-            at=float(partners),
-            predicted=best.best.predicted + sampled,
-            low=best.best.low + sampled,
-            high=best.best.high + sampled,
-        ),
+        joint=asked,
+        in_metric=_in_metric(owner, base.dimension, asked),
         over_epsilon=over_epsilon,
         over_partners=over_partners,
         break_even_epsilon=crossing(over_epsilon, owner.excess),
         break_even_partners=None if needed is None else int(np.ceil(needed - 1e-9)),
     )
+
+
+def _in_metric(owner: Owner, dimension: int, joint: Point) -> tuple[Gain, ...]:
+    """By made-up rows like the owner's: its spectrum, how much can be learnt, how common its rarer class is. On its few
+    records themselves the best model would look better than it is."""
+    exchange = on_made_up(problem_for(dimension, owner.classes), owner.constants, owner.classes, owner.rate)
+    gains = []
+    for name in exchange.names:
+        alone, *with_others = (
+            exchange.lost_at(name, one) for one in (owner.excess, joint.predicted, joint.low, joint.high)
+        )
+        gain, high, low = (alone - one for one in with_others)
+        gains.append(Gain(name=name, gain=gain, low=low - OFF, high=high + OFF))
+    return tuple(gains)
 
 
 def crossing(points: tuple[Point, ...], level: float) -> float | None:

@@ -14,6 +14,7 @@ from coterie.problems.models import linear
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.protocols import Task
 from coterie.topologies import build as build_topology
+from coterie.units import RECORD, Unit
 
 STRENGTH = 1e-4  # of the penalty, as in `coterie run`
 _MOST = 10_000_000  # parameters
@@ -23,12 +24,13 @@ _MOST = 10_000_000  # parameters
 class Collaboration:
     """Sizes, budgets and bounds. Features have norm at most one, as `coterie run` projects them."""
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # records of each owner, or units
     dimension: int  # features, the constant one included
     classes: int = 2  # 1: a regression, with targets scaled onto [-1, 1]
     epsilon: tuple[float, ...] = (1.0,)
     delta: float = 1e-5
     topology: str = "ring"
+    unit: Unit = RECORD
 
     def task(self) -> Task:
         """What protocols are built from."""
@@ -40,7 +42,8 @@ class Collaboration:
         epsilon = self.epsilon * owners if len(self.epsilon) == 1 else self.epsilon
         if len(epsilon) != owners:
             raise InputError(
-                f"epsilon: {len(epsilon)} budgets for {owners} owners. Give one for all, or one each."
+                f"epsilon: {len(epsilon)} budgets for {owners} owner{'s' * (owners > 1)}. "
+                "Give one for all, or one each."
             )
         return Task(
             problem=problem,
@@ -50,6 +53,7 @@ class Collaboration:
             delta=self.delta,
             topology=build_topology(self.topology, owners),
             params=jnp.zeros((self.dimension, problem.loss.outputs), jnp.float32),
+            unit=self.unit,
         )
 
 

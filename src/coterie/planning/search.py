@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie import _check, topologies
-from coterie.accounting.plans import certificates_of
+from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.errors import InputError
 from coterie.planning.candidates import Candidate, candidates, protocols_for
 from coterie.planning.constants import Constants, assumed, quadratic, scenarios
-from coterie.planning.dynamics import Excess, excess
-from coterie.program import Program, Rounds
+from coterie.planning.dynamics import Excess, Quadratic, excess
+from coterie.program import Program
 from coterie.protocols import Task, build
+
+Tell = Callable[[str, int, int], None]
 
 USEFUL = 0.8  # of what knowing nothing costs: a forecast above it promises nothing
 _FEWEST = 5  # rounds
 OFF = 1.7  # how far the stand-in itself is taken to be off, either way: see docs/planning.md for what was measured
+
+
+class End(NamedTuple):
+    """Where a run is expected to end, by direction of the features' second moment, the largest first."""
+
+    reached: np.ndarray  # share of the way from zero to the optimum
+    scatter: np.ndarray  # variance of a coordinate around it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +49,7 @@ class Forecast:
     noise: float
     disagreement: float
     clipping: float
+    ends: tuple[End, ...]  # where the model is expected, under each scenario
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +66,9 @@ class Plan:
     noise_multiplier: tuple[float, ...]
     noise_scale: tuple[float, ...]  # on the released sum
     certified: float  # the largest owner's ε
+    all_others: float | None  # masked sums: the same against all other owners together
     view: str
+    hub: str | None  # where owners meet in the topology's place
     constants: Constants
 
     @property
@@ -63,19 +77,37 @@ class Plan:
         return self.best.predicted < USEFUL * self.nothing
 
 
-def plan(task: Task, rounds_at_most: int, constants: Constants | None = None) -> Plan:
+def plan(
+    task: Task,
+    rounds_at_most: int,
+    constants: Constants | None = None,
+    tell: Tell = lambda what, done, of: None,
+    protocol: str | None = None,
+    colluding: int | None = None,
+) -> Plan:
     """Settings with the least predicted excess risk among those that meet every owner's budget by the deadline.
 
+    Of all protocols that have a forecast, or of the one that is named. With `colluding`, sums are added under masks,
+    and every certificate holds against so many of the others who pool what they know.
+
     Chosen where the geometric mean over `scenarios` is least, so that a setting that only suits one guess does not win.
+    `tell` hears (what, done, of).
 
     Guarantee: no record is read; `task` and `constants` are public. The winner is built by its own protocol as
     `certified`, and `certified` is the accountant's answer for that very plan.
     """
     most = _check.count("rounds_at_most", rounds_at_most)
     constants = constants or assumed(np.shape(task.params)[0])
-    usable, refused = protocols_for(task)
+    usable, refused = protocols_for(task, partial(tell, "choosing noise"), protocol, colluding)
     gossip, left = _gossip(task, usable)
-    found = [forecast(task, candidates(task, name, _counts(most)), constants, left) for name in usable]
+    found = []
+    for done, name in enumerate(usable):
+        tell("forecasting", done, len(usable))
+        found.append(
+            forecast(
+                task, candidates(task, name, _counts(most), colluding, constants.persons), constants, left
+            )
+        )
     ranked = sorted((one for one in found if one is not None), key=lambda one: one.predicted)
     if not ranked:
         reasons = "; ".join(refused.values()) or "no setting fits the deadline"
@@ -87,13 +119,15 @@ def plan(task: Task, rounds_at_most: int, constants: Constants | None = None) ->
         others=tuple(ranked[1:]),
         refused=refused,
         nothing=quadratic(task.problem, constants).gap,
-        gossip_steps=gossip if _mixes(program) else 1,
+        gossip_steps=gossip if program.hub is None else 1,
         messages=_messages(task, program, gossip),
         clip_norm=best.clip * task.clip_norm,
         noise_multiplier=tuple(map(float, program.plan.noise_multiplier)),
         noise_scale=tuple(map(float, program.plan.noise_scale)),
         certified=max(one.epsilon for one in certificates_of(program.plan, task.delta)),
+        all_others=None if colluding is None else _together(program, task.delta),
         view=program.plan.view,
+        hub=program.hub,
         constants=constants,
     )
 
@@ -103,25 +137,36 @@ def forecast(
 ) -> Forecast | None:
     """The best of `tried`, every step size included; None where nothing was to be tried."""
     worlds = [quadratic(task.problem, one) for one in scenarios(task.problem, constants)]
-    paths: dict[int, list[Excess]] = {}
+    paths: dict[tuple[int, float], list[Excess]] = {}
     best: tuple[float, Forecast] | None = None
     for one in tried:
         with np.errstate(over="ignore", invalid="ignore"):  # step sizes that diverge
-            if one.rounds not in paths:  # clips share a path: they differ in variance and bias alone
-                paths[one.rounds] = [excess(world, one.path(world, one.steps), 1.0) for world in worlds]
+            at = one.rounds, one.gain
+            if at not in paths:  # clips of records share a path: they differ in variance and bias alone
+                paths[at] = [_followed(world, one) for world in worlds]
             apart = _disagreement(task, one, disagreement)
             totals = [
-                path.distance + one.variance * (1 + apart) * path.noise + one.bias
-                for path in paths[one.rounds]
+                path.distance + one.variance * (1 + apart) * path.noise + one.bias for path in paths[at]
             ]
             score = np.mean(np.log(totals), axis=0)
-        at = int(np.argmin(np.where(np.isfinite(score), score, np.inf)))
-        if np.isfinite(score[at]) and (best is None or score[at] < best[0]):
-            best = float(score[at]), _forecast(one, paths[one.rounds][0], totals, apart, at)
+        step = int(np.argmin(np.where(np.isfinite(score), score, np.inf)))
+        if np.isfinite(score[step]) and (best is None or score[step] < best[0]):
+            best = float(score[step]), _forecast(one, paths[at], totals, apart, step)
     return None if best is None else best[1]
 
 
-def _forecast(one: Candidate, path: Excess, totals: list[np.ndarray], apart: float, at: int) -> Forecast:
+def _followed(world: Quadratic, one: Candidate) -> Excess:
+    """Every step size's way on the stand-in, noise of variance one a coordinate. Units of several records add up to
+    `gain` times a record's gradient beside the same noise and penalty; excess risk is told of a record's loss."""
+    steeper = world._replace(curvature=one.gain * world.curvature)
+    found = excess(steeper, one.path(steeper, one.steps), 1.0)
+    return found._replace(distance=found.distance / one.gain, noise=found.noise / one.gain)
+
+
+def _forecast(
+    one: Candidate, paths: list[Excess], totals: list[np.ndarray], apart: float, at: int
+) -> Forecast:
+    path, variance = paths[0], one.variance * (1 + apart)
     noise = float(one.variance * path.noise[at])
     return Forecast(
         protocol=one.protocol,
@@ -136,6 +181,7 @@ def _forecast(one: Candidate, path: Excess, totals: list[np.ndarray], apart: flo
         noise=noise,
         disagreement=apart * noise,
         clipping=one.bias,
+        ends=tuple(End(each.reached[at], variance * each.scatter[at]) for each in paths),
     )
 
 
@@ -158,12 +204,12 @@ def _gossip(task: Task, usable: tuple[str, ...]) -> tuple[int, float]:
     return steps, topologies.contraction(task.topology, steps)
 
 
-def _mixes(program: Program) -> bool:
-    return isinstance(program.functions, Rounds) and program.aggregate is None
+def _together(program: Program, delta: float) -> float:
+    return max(one.epsilon for one in against_all_others(program.plan, delta))
 
 
 def _messages(task: Task, program: Program, gossip: int) -> int:
-    if _mixes(program):
+    if program.hub is None:
         return round(int(program.schedule) * topologies.messages_per_round(task.topology, gossip))
     if program.aggregate is not None:
         return int(program.schedule) * 2 * task.owners

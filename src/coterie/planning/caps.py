@@ -1,0 +1,60 @@
+"""What caps and clips cost where persons are protected, beside protecting one record: forecasts from public numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from coterie.planning.candidates import candidates
+from coterie.planning.constants import Constants
+from coterie.planning.search import Forecast, Plan, forecast
+from coterie.protocols import Task
+from coterie.topologies import contraction
+from coterie.units import RECORD
+
+CAPS = (1, 2, 5, 20)  # compared, and the one that is asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """The best forecast with each clip, under one cap."""
+
+    cap: int | None  # None: one record is protected, not a person
+    kept: float  # share of the records
+    clips: tuple[Forecast, ...]
+
+    @property
+    def best(self) -> Forecast:
+        """With the clip that is best."""
+        return min(self.clips, key=lambda one: one.predicted)
+
+
+def compare(
+    task: Task, found: Plan, rounds_at_most: int, constants: Constants, colluding: int | None = None
+) -> tuple[Cap, ...]:
+    """Caps in the plan's protocol, with rounds near its own; last, one record protected and all records kept.
+
+    `task` is of persons, as the plan was; `constants.persons` says how many records they have.
+    Guarantee: no record is read.
+    """
+    persons, rounds = constants.persons, found.best.rounds
+    near = tuple(sorted({max(1, rounds // 2), rounds, min(2 * rounds, rounds_at_most)}))
+    left = 0.0 if task.owners == 1 else contraction(task.topology, found.gossip_steps)
+
+    def clips(asked: Task) -> tuple[Forecast, ...]:
+        tried = candidates(asked, found.best.protocol, near, colluding, persons)
+        shares = sorted({one.clip for one in tried})
+        best = (
+            forecast(asked, [one for one in tried if one.clip == clip], constants, left) for clip in shares
+        )
+        return tuple(one for one in best if one is not None)
+
+    caps = [
+        Cap(
+            cap=cap,
+            kept=persons.kept(cap) / persons.mean,
+            clips=clips(replace(task, unit=replace(task.unit, records=cap))),
+        )
+        for cap in sorted({*CAPS, task.unit.records})
+    ]
+    records = tuple(max(1, round(size * persons.mean)) for size in task.sizes)
+    return *caps, Cap(cap=None, kept=1.0, clips=clips(replace(task, unit=RECORD, sizes=records)))
