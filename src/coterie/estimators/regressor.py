@@ -1,0 +1,86 @@
+"""`CoterieRegressor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from coterie.errors import InputError
+from coterie.estimators.base import PrivateEstimator, Target
+from coterie.estimators.ranges import span_of
+
+
+class CoterieRegressor(RegressorMixin, PrivateEstimator):
+    """A linear regression that several owners train together, each within its privacy budget.
+
+    Parameters and attributes as `CoterieClassifier` has them, but for classes; `target_bounds`, (low, high), is the
+    public range of the target: values outside are moved to its ends, and predictions are in its unit.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(0, 10, (300, 1))
+    >>> private = CoterieRegressor(epsilon=5.0, bounds=(0, 10), target_bounds=(0, 50), random_state=0)
+    >>> private.fit(X, 5 * X[:, 0]).score(X, 5 * X[:, 0]) > 0.5
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        protocol: str = "dual_averaging",
+        epsilon: Any = 1.0,
+        delta: float = 1e-5,
+        bounds: Any = None,
+        target_bounds: Any = None,
+        topology: str = "ring",
+        loss: str | None = None,
+        metric: str | None = None,
+        rounds: int | None = None,
+        random_state: Any = None,
+        engine: str = "simulate",
+        public: bool = False,
+        experiment: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            protocol=protocol,
+            epsilon=epsilon,
+            delta=delta,
+            bounds=bounds,
+            topology=topology,
+            loss=loss,
+            metric=metric,
+            rounds=rounds,
+            random_state=random_state,
+            engine=engine,
+            public=public,
+            experiment=experiment,
+        )
+        self.target_bounds = target_bounds
+
+    _y_numeric = True
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(rows,) in the target's own unit."""
+        return self._asked("predict", X)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """(columns,) in the columns' own units; `predict` divides what they add to the middle by a row's length."""
+        return self._weights()[0][0]
+
+    @property
+    def intercept_(self) -> float:
+        """What stands beside `coef_`."""
+        return float(self._weights()[1][0])
+
+    def _target(self, y: np.ndarray) -> Target:
+        if self.target_bounds is None:
+            return Target(y, {"range": span_of(y)}, ("the range of y (target_bounds)",))
+        try:
+            low, high = (float(end) for end in self.target_bounds)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"target_bounds={self.target_bounds!r}: must be two numbers, (low, high)."
+            ) from None
+        return Target(y, {"range": [low, high]}, ())
