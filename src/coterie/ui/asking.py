@@ -1,0 +1,67 @@
+"""Questions to the command line: one process a kind of question, kept, so that only the first waits for it to load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from coterie.errors import CoterieError, InputError
+
+_LONGEST = 1 << 26  # bytes of an answer
+
+
+class Asked(CoterieError):
+    """What the command line refused, in its own words."""
+
+
+class Teller:
+    """Asks one question at a time. A process that ends, however, is started anew for the next one."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def ask(self, *words: str) -> dict[str, Any]:
+        """What `coterie WORDS --json` prints."""
+        async with self._turn:
+            try:
+                found = await self._answer([*words, "--json"])
+            except (
+                BaseException
+            ):  # also where nobody waits for it any more: an answer must not meet another question
+                await self.close()
+                raise
+        if found["status"]:
+            raise Asked(found["error"] or "the command failed without a word.")
+        return json.loads(found["out"])
+
+    async def _answer(self, words: list[str]) -> dict[str, Any]:
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "coterie.cli.lines",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                limit=_LONGEST,
+                start_new_session=True,  # Ctrl-C is for the server, which ends it
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(words).encode() + b"\n")
+        await process.stdin.drain()
+        line = await process.stdout.readline()
+        if not line:
+            raise InputError("the process that computes ended. Ask again; with less, if it was memory.")
+        return json.loads(line)
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()

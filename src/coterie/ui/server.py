@@ -1,0 +1,201 @@
+"""The server of `coterie ui`: its routes, and how it is started. It answers on this machine's loop-back alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from coterie.errors import CoterieError, InputError
+from coterie.reports.style import COLOURS
+from coterie.ui import questions, shown
+from coterie.ui.asking import Teller
+from coterie.ui.guard import PAGE_POLICY, Guard
+from coterie.ui.runs import Runs
+
+STATIC = Path(__file__).parent / "static"
+_RENEW = 0.5  # seconds between two looks at folders
+_QUIET = 15.0  # seconds after which a stream says that it is still there
+_LARGEST = 1 << 20  # bytes of a question
+
+Answer = Callable[[Request], Awaitable[Any]]
+
+
+def application(runs: Runs, token: str, port: int) -> Starlette:
+    """Everything that is served."""
+    quick, slow = Teller(), Teller()  # sliders do not wait for what takes half a minute
+
+    @asynccontextmanager
+    async def living(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await quick.close()
+            await slow.close()
+
+    async def choices(_: Request) -> Any:
+        return (
+            await run_in_threadpool(questions.choices)
+            | {"runs": str(runs.folder)}
+            | await slow.ask("data", "list")
+        )
+
+    async def plan(request: Request) -> Any:
+        return await questions.plan(quick, await body(request))
+
+    async def join(request: Request) -> Any:
+        return await questions.join(slow, await body(request))
+
+    async def topology(request: Request) -> Any:
+        return await run_in_threadpool(questions.topology, await body(request))
+
+    async def all_runs(_: Request) -> Any:
+        return await run_in_threadpool(seen, runs)
+
+    async def start(request: Request) -> Any:
+        given = await body(request)
+        return {"name": await run_in_threadpool(runs.start, questions.experiment(given))}
+
+    async def change(request: Request) -> Any:
+        name, what = request.path_params["name"], request.path_params["what"]
+        if what not in ("stop", "resume", "discard"):
+            raise InputError(f"what={what!r}: a run can be stopped, resumed or discarded.")
+        await run_in_threadpool(getattr(runs, what), name)
+        return {"name": name}
+
+    async def one_run(request: Request) -> Any:
+        place = runs.folder_of(request.path_params["name"])
+        return await run_in_threadpool(shown.details, place)
+
+    async def page(request: Request) -> Response:
+        place = runs.folder_of(request.path_params["name"]) / "report.html"
+        if place.is_symlink() or not place.is_file():
+            raise InputError(
+                f"run={place.parent.name!r}: has no report.html. Make one: coterie report FOLDER."
+            )
+        headers = {"Content-Security-Policy": PAGE_POLICY}
+        return Response(await run_in_threadpool(place.read_bytes), media_type="text/html", headers=headers)
+
+    async def events(_: Request) -> Response:
+        return stream(partial(seen, runs))
+
+    async def node(request: Request) -> Response:
+        folder = request.query_params.get("folder", "")
+        once = await run_in_threadpool(shown.node, folder)  # a mistake is told before the stream begins
+        return JSONResponse(once) if "once" in request.query_params else stream(partial(shown.node, folder))
+
+    async def home(_: Request) -> Response:
+        return Response((STATIC / "index.html").read_bytes(), media_type="text/html")
+
+    async def colours(_: Request) -> Response:
+        return Response(COLOURS, media_type="text/css")
+
+    routes = [
+        Route("/", home),
+        Route("/colours.css", colours),
+        Route("/api/choices", answering(choices)),
+        Route("/api/plan", answering(plan), methods=["POST"]),
+        Route("/api/join", answering(join), methods=["POST"]),
+        Route("/api/topology", answering(topology), methods=["POST"]),
+        Route("/api/runs", answering(all_runs)),
+        Route("/api/runs", answering(start), methods=["POST"]),
+        Route("/api/runs/{name}", answering(one_run)),
+        Route("/api/runs/{name}/{what}", answering(change), methods=["POST"]),
+        Route("/api/events", answering(events)),
+        Route("/api/node", answering(node)),
+        Route("/report/{name}", answering(page)),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(Guard, token=token, port=port)], lifespan=living)
+
+
+def answering(answer: Answer) -> Answer:
+    """JSON of what is answered; of a mistake the one line that says it, with status 400."""
+
+    async def wrapped(request: Request) -> Response:
+        try:
+            found = await answer(request)
+        except CoterieError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return found if isinstance(found, Response) else JSONResponse(found)
+
+    return wrapped
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """A JSON object of a modest size."""
+    content = b""
+    async for part in request.stream():
+        content += part
+        if len(content) > _LARGEST:
+            raise InputError(f"question: more than {_LARGEST:,} bytes.")
+    try:
+        found = json.loads(content or b"{}")
+    except ValueError:
+        raise InputError("question: is not JSON.") from None
+    if not isinstance(found, dict):
+        raise InputError("question: must be a JSON object.")
+    return found
+
+
+def seen(runs: Runs) -> dict[str, Any]:
+    """All runs as they are now."""
+    return {"runs": [shown.in_progress(one) for one in runs.all()]}
+
+
+def stream(look: Callable[[], dict[str, Any]]) -> Response:
+    """Server-sent events: what `look` sees, whenever it has changed."""
+
+    async def told() -> AsyncIterator[str]:
+        last, quiet = "", 0.0
+        while True:
+            try:
+                text = json.dumps(await run_in_threadpool(look), ensure_ascii=False)
+            except CoterieError as error:
+                text = json.dumps({"error": str(error)})
+            quiet += _RENEW
+            if text != last:
+                last, quiet = text, 0.0
+                yield f"data: {text}\n\n"
+            elif quiet >= _QUIET:  # a browser that is gone is noticed by writing to it
+                quiet = 0.0
+                yield ": still here\n\n"
+            await asyncio.sleep(_RENEW)
+
+    return StreamingResponse(told(), media_type="text/event-stream")
+
+
+def serve(folder: Path, data_dir: Path | None, port: int, tell: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C; `tell` hears the address with its token."""
+    with socket.socket() as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(
+                f"port={port}: cannot be listened at ({error.strerror}). Name another."
+            ) from error
+        door.listen()  # who follows the address at once waits a moment, and is not turned away
+        chosen, token = door.getsockname()[1], secrets.token_urlsafe(32)
+        made = application(Runs(folder, data_dir), token, chosen)
+        # No access log: it would hold the token. Streams never end by themselves, so nobody waits for them.
+        config = uvicorn.Config(
+            made, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False
+        )
+        tell(f"http://127.0.0.1:{chosen}/?token={token}")
+        uvicorn.Server(config).run(sockets=[door])

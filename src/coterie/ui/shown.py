@@ -1,0 +1,225 @@
+"""What pages show, as plain values: of a run's folder, of a topology, of a node. Nothing is computed from records here.
+
+Values that no owner released are listed under "oracle", as in result.json, and pages mark them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie._rounding import at_most, upper
+from coterie.errors import InputError
+from coterie.relations import UNIT
+from coterie.reports.markup import many, number
+from coterie.reports.reading import FILES, Network, Run, read
+from coterie.reports.topology import MOST, is_dense, placed
+from coterie.units import counted
+
+
+def read_run(place: Path) -> Run:
+    """A run's files, checked."""
+    try:
+        return read({name: (place / name).read_bytes() for name in FILES})
+    except OSError as error:
+        raise InputError(f"run={place.name!r}: cannot be read ({error.strerror}).") from error
+
+
+def summary(place: Path) -> dict[str, Any]:
+    """In few words, for lists and comparisons."""
+    run = read_run(place)
+    metric = run.metric
+    return {
+        "data": run.facts["data"],
+        "protocol": run.facts["protocol"],
+        "owners": len(run.names),
+        "counted": counted(sum(run.sizes), run.privacy.unit),
+        "unit": run.privacy.unit,
+        "metric": metric.name,
+        "metric_words": metric.words,
+        "rows": metric.rows,
+        "joint": plain(metric.joint),
+        "local_only": plain(metric.local_only),
+        "central": plain(metric.central),
+        "constant": plain(metric.constant),
+        "constant_says": metric.constant_says,
+        "oracle": sorted(metric.oracle),
+        "certified": _at_most(run.privacy.worst),
+        "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
+        "budget": _range(run.privacy.budgets),
+        "delta": number(run.privacy.delta),
+        "within": sum(run.privacy.within),
+        "gains": sum(run.benefit.gains),
+        "rounds": run.facts["rounds"],
+        "step": run.facts["step"],
+        "messages": run.facts["messages"],
+        "seconds": run.facts["seconds"],
+        "points": points(run),
+    }
+
+
+def points(run: Run) -> list[list[float | None]]:
+    """The joint model's metric over steps, as trace.csv has it."""
+    import numpy as np
+
+    values = run.metric.values
+    weights = np.array(run.sizes, float) if values.shape[1] == len(run.sizes) else None
+    mean = np.average(values, axis=1, weights=weights)
+    return [[int(step), plain(float(value))] for step, value in zip(run.metric.steps, mean)]
+
+
+def details(place: Path) -> dict[str, Any]:
+    """What the page of a run that has ended shows."""
+    run = read_run(place)
+    return {
+        **summary(place),
+        "name": place.name,
+        "state": "ended",
+        "promise": run.privacy.promise[0].partition(": ")[2],
+        "network": drawing(run.network, run.names, run.sizes, run.privacy.unit),
+        "gauges": gauges(run.names, run.privacy.certified, run.privacy.budgets),
+    }
+
+
+def gauges(names: Any, spent: Any, budgets: Any) -> list[dict[str, Any]]:
+    """ε of each owner's budget, rounded up; owners whose bars are equal share one."""
+    groups: dict[tuple[float, float], list[str]] = {}
+    for name, one, budget in zip(names, spent, budgets):
+        groups.setdefault((math.inf if one is None else one, budget), []).append(name)
+    order = sorted(groups, key=lambda pair: -pair[0] / pair[1])
+    return [
+        {
+            "owners": groups[pair],
+            "spent": plain(pair[0]),
+            "budget": pair[1],
+            "words": f"ε {upper(pair[0])} of {pair[1]:g}" if math.isfinite(pair[0]) else "ε = ∞",
+            "within": pair[0] <= pair[1] * (1 + 1e-9),
+        }
+        for pair in order
+    ]
+
+
+def drawing(links: Network, names: Any, sizes: tuple[int, ...], unit: str) -> dict[str, Any] | None:
+    """Where discs, links and the hub stand in a square; None where there is too much to draw."""
+    if links.links is None or len(names) > MOST:
+        return None
+    at = placed(links, sizes)
+    top, height = at.window
+    what = links.hub or f"{links.topology}, {many(links.number_of_links, 'link')}"
+    return {
+        "side": at.side,
+        "top": top,
+        "height": height,
+        "dense": is_dense(links, len(names)),
+        "hub": links.hub,
+        "links": [list(pair) for pair in links.links],
+        "owners": [
+            {"name": name, "holds": counted(size, unit), "x": x, "y": y, "r": r}
+            for name, size, (x, y), r in zip(names, sizes, at.places.tolist(), at.radii.tolist())
+        ],
+        "words": f"{many(len(names), 'owner')}: {what}",
+    }
+
+
+def network_of(found: Mapping[str, Any]) -> Network:
+    """From what result.json holds under "network"."""
+    links = found["links"]
+    return Network(
+        topology=found["topology"],
+        hub=found["hub"],
+        number_of_links=found["number_of_links"],
+        links=None if links is None else tuple((one, other) for one, other in links),
+    )
+
+
+def in_progress(found: dict[str, Any]) -> dict[str, Any]:
+    """A run that has not ended, with its picture and its gauges; of another version's, what can be told without."""
+    about = found.get("about")
+    if about is None:
+        return found
+    try:
+        return found | _pictured(about, found.get("spent"))
+    except (KeyError, TypeError):
+        return found | {"about": None}
+
+
+def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any]:
+    sizes, names, unit = tuple(about["sizes"]), about["owner_names"], about["unit"]
+    return {
+        "counted": counted(sum(sizes), unit),
+        "network": drawing(network_of(about["network"]), names, sizes, unit),
+        "gauges": gauges(names, spent, about["budgets"]) if spent else [],
+    }
+
+
+def topology(name: str, sizes: tuple[int, ...], hub: str | None) -> dict[str, Any] | None:
+    """A topology of so many owners, to be drawn; or the hub where they meet instead."""
+    from coterie.experiments.describe import links_of, meeting_at
+    from coterie.topologies import build
+
+    links = network_of(links_of(build(name, len(sizes))) if hub is None else meeting_at(hub))
+    return drawing(links, [f"owner {at + 1}" for at in range(len(sizes))], sizes, UNIT)
+
+
+def plain(value: float) -> float | None:
+    """What JSON has; None of what is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def _at_most(epsilon: float) -> str:
+    return f"ε ≤ {number(at_most(epsilon))}" if math.isfinite(epsilon) else "no finite ε"
+
+
+def _range(budgets: tuple[float, ...]) -> str:
+    low, high = min(budgets), max(budgets)
+    return f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
+
+
+def now() -> float:
+    """Seconds since 1970."""
+    return time.time()
+
+
+def node(folder: str) -> dict[str, Any]:
+    """Where this machine's parties stand: of one party's folder, or of a whole network's. Reads status files alone."""
+    from coterie.federation.local import read_status
+    from coterie.federation.local import status as of_network
+    from coterie.federation.party import NAME
+
+    place = Path(folder).expanduser()
+    if (place / "parties").is_dir():
+        found = of_network(place)
+    elif (place / NAME).is_file():
+        told = read_status(place / "status.json")
+        found = [{"name": place.name, "state": "not started"} if told is None else told]
+    else:
+        raise InputError(
+            f"folder={folder!r}: has neither {NAME} nor parties. Give a party's folder, or a network's."
+        )
+    return {"folder": str(place), "parties": [party(one, now()) for one in found]}
+
+
+def party(snapshot: dict[str, Any], at: float) -> dict[str, Any]:
+    """One party's snapshot with the words that `coterie network watch` has for it."""
+    from coterie.federation.standing import below, days_left, head, peer_cells
+
+    try:
+        if "step" not in snapshot:
+            return {"name": snapshot["name"], "state": snapshot["state"]}
+        shown = {key: snapshot[key] for key in ("name", "state", "step", "of", "waiting_for")}
+        ends = snapshot.get("certificates", {})
+        shown["words"] = head(snapshot, at, None)
+        shown["below"] = below(snapshot, at)
+        shown["peers"] = [[peer, *peer_cells(snapshot, peer, at)] for peer in snapshot["peers"]]
+        shown["certificate_days"] = (
+            days_left(ends[snapshot["name"]], at) if snapshot["name"] in ends else None
+        )
+        if "epsilon_spent" in snapshot:
+            spent, budget = snapshot["epsilon_spent"], snapshot["epsilon_budget"]
+            shown["gauge"] = gauges([snapshot["name"]], [spent], [budget])[0]
+        return shown
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError("status.json: is not what a node of this version writes.") from error
