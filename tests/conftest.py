@@ -1,12 +1,24 @@
 """Strictness once, globally: silent promotion of types or ranks is a bug in numerical privacy code."""
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
+from hypothesis import settings
 
+# Programs that tests start write as tests read them, whatever terminal `make test` was called from.
+os.environ["PYTHONIOENCODING"] = "utf-8"
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# What passed once passes again: the same examples every time. New ones: pytest --hypothesis-profile=default.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
+
+collect_ignore_glob = ["*conftest.py"]  # --doctest-modules cannot import several of one name
 
 _MAPS = Path("/proc/self/maps")
 _MANY = 30_000  # Linux ends a process that needs more than 65,530 (vm.max_map_count); a compiled program takes some
@@ -18,3 +30,11 @@ def forget_programs():
     yield
     if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MANY:
         jax.clear_caches()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as a terminal gives it, here and in programs started from here: a shell's background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from coterie.problems.holdings import to_shards
+from coterie.problems.holdings import filled, grouped, places, to_shards
 from coterie.problems.losses import Loss, logistic
 from coterie.problems.models import linear
 from coterie.problems.partition import Partition
 from coterie.problems.penalties import Penalty, l2
 from coterie.problems.problem import Problem
-from coterie.program import Holdings, Shards
+from coterie.program import Groups, Holdings, Shards
 from coterie.protocols.task import Task
 from coterie.topologies import build as build_topology
+from coterie.units import RECORD, Unit
 
 
 def shards(sizes: tuple[int, ...], dim: int, seed: int = 0, classes: int = 2) -> Shards:
@@ -37,6 +38,27 @@ def holdings(sizes: tuple[int, ...], dim: int, seed: int = 0) -> Holdings:
     return to_shards(x, y, Partition(tuple(rows), tuple(map(str, range(len(sizes))))))
 
 
+def units(sizes: tuple[int, ...], dim: int, most: int, seed: int = 0) -> Shards:
+    """The like, where owner i has sizes[i] units of one record up to `most`."""
+    rows = shards((most * max(sizes),) * len(sizes), dim, seed)
+    shape = len(sizes), max(sizes), most
+    x, y = np.array(rows.x).reshape(*shape, dim), np.array(rows.y).reshape(shape)
+    within = np.random.default_rng(seed).integers(1, most, shape[:2], endpoint=True).astype(np.int32)
+    x[np.arange(most) >= within[..., None]] = 7.0
+    x[np.arange(max(sizes)) >= np.array(sizes)[:, None]] = 7.0
+    return Shards(jnp.asarray(x), jnp.asarray(y), jnp.asarray(sizes, jnp.int32), jnp.asarray(within))
+
+
+def units_held(sizes: tuple[int, ...], dim: int, most: int, seed: int = 0) -> Holdings:
+    """The units of `units`, owners of like size in one array."""
+    one = units(sizes, dim, most, seed)
+    assert one.within is not None
+    groups = grouped(sizes, most * dim)
+    like = tuple(np.asarray(each[0, :1]) for each in (one.x, one.y, one.within))
+    parts = tuple(filled(like, group.rows, group.owners[0].tolist(), one.rows) for group in groups)
+    return parts[0] if len(parts) == 1 else Groups(parts, *places(groups, 0))  # type: ignore[arg-type]
+
+
 def task(
     sizes: tuple[int, ...],
     dim: int,
@@ -46,6 +68,7 @@ def task(
     epsilon: float | tuple[float, ...] = 1.0,
     delta: float = 1e-5,
     topology: str = "ring",
+    unit: Unit = RECORD,
 ) -> Task:
     """A task on records of norm at most one, linear model, logistic loss unless told otherwise."""
     loss = loss or logistic()
@@ -59,6 +82,7 @@ def task(
         delta=delta,
         topology=build_topology(topology, owners),
         params=jnp.zeros((dim, loss.outputs)),
+        unit=unit,
     )
 
 

@@ -32,5 +32,10 @@ def test_an_unusable_python_is_named(tmp_path):
 
 
 def test_every_promised_target_exists():
-    for target in ("run", "test", "install", "check", "papers", "bench"):
+    for target in ("run", "test", "install", "check", "docs", "papers", "bench", "browser", "wheel"):
         assert make("-n", target, "COTERIE_DATA=.").returncode == 0
+
+
+def test_examples_in_docstrings_are_run_with_the_tests():
+    command = make("-n", "test").stdout.splitlines()[-1].split()
+    assert {"--doctest-modules", "tests", "papers", "src"} <= set(command)

@@ -15,6 +15,7 @@ def swallowed() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_was_swallowed_comes_back_at_the_next_word():
     with progress() as tell:
         tell("training", 0, 2)
@@ -22,3 +23,12 @@ def test_an_interrupt_that_was_swallowed_comes_back_at_the_next_word():
         with pytest.raises(KeyboardInterrupt):
             tell("training", 1, 2)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_background_job_goes_on_ignoring_ctrl_c(interruptible):
+    """Whoever started it with `nohup … &` meant it; the terminal's Ctrl-C is for the job in front."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with progress() as tell:
+        signal.raise_signal(signal.SIGINT)
+        tell("training", 1, 2)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

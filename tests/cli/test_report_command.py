@@ -1,5 +1,6 @@
 """`coterie report`: the page of a run's folder, made again from its files."""
 
+import html
 import json
 import shutil
 
@@ -91,6 +92,20 @@ def test_the_statement_is_in_the_result_and_on_the_page(ran):
         assert part in text
     page = (ran.out / "report.html").read_text()
     assert all(f"<dt>{item.replace(chr(39), '&#x27;')}</dt>" in page for item in items)
+
+
+def test_the_promise_stands_before_the_statement_on_the_page(ran):
+    promise = ran.json["privacy"]["promise"]
+    short = promise[0].partition(": ")[2]
+    assert "a suspicion of 1 in 10 about one record can at most become 86 in 100" in short  # ε = 4
+    page = (ran.out / "report.html").read_text()
+    places = [
+        page.index(f"<h2>{title}</h2>") for title in ("The promise in plain words", "Privacy statement")
+    ]
+    assert places == sorted(places)
+    between = html.unescape(page[places[0] : places[1]])
+    for item, words in (one.split(": ", 1) for one in promise[1:]):
+        assert f"<dt>{item}</dt><dd>{words[0].upper()}{words[1:]}</dd>" in between
 
 
 def test_class_counts_are_an_oracles_and_add_up(ran):

@@ -31,6 +31,12 @@ def refused(here, *arguments, names: tuple[str, ...]) -> None:
         (["--data", "nowhere.csv", "--target", "y"], ("nowhere.csv", "no such file")),
         (["nowhere.toml"], ("nowhere.toml", "cannot be read")),
         (["--protocol", "gossip"], ("protocol='gossip'", "dual_averaging")),
+        (["--protocol", "dual_averging"], ("Did you mean 'dual_averaging'?",)),
+        (["--data", "Cenus"], ("Did you mean 'census'?",)),
+        (["--topology", "rnig"], ("Did you mean 'ring'?",)),
+        (["--engine", "spdm"], ("Did you mean 'spmd'?",)),
+        (["--set", "ronds=3"], ("Did you mean 'rounds'?",)),
+        (["--epsilom", "3"], ("No such option: --epsilom", "Did you mean --epsilon?")),
         (["--engine", "cluster"], ("engine='cluster'", "simulate")),
         (["--calibration", "loose"], ("calibration='loose'", "certified")),
         (["--partition", "halves"], ("partition='halves'", "iid")),
@@ -38,6 +44,9 @@ def refused(here, *arguments, names: tuple[str, ...]) -> None:
         (["--loss", "cubic"], ("cubic", "logistic")),
         (["--model", "deep"], ("model='deep'", "linear")),
         (["--features", "magic"], ("magic",)),
+        (["--metric", "acuracy"], ("metric='acuracy'", "Did you mean 'accuracy'?")),
+        (["--metric", "r2"], ("metric='r2'", "says nothing of a binary target", "accuracy")),
+        (["--base-rate", "0.7"], ("base_rate=0.7", "at most 0.5")),
         (["--epsilon", "0"], ("epsilon=0.0", "> 0")),
         (["--epsilon", "-1"], ("epsilon=-1.0", "> 0")),
         (["--epsilon", "nan"], ("epsilon=nan",)),
@@ -80,7 +89,9 @@ def test_options(here, options, names):
         ("Eastside,47,0.1,yes", ("'age'", "row 201", "public range")),
         ("Eastside,0.1,0.1,", ("'readmitted'", "row 201")),
         (",0.1,0.1,yes", ("'hospital'", "row 201")),
-        ("Southport,0.1,0.1,yes", ("'Southport'", "fewer than 2 records")),
+        ("Southport,0.1,0.1,yes", ("'Southport'", "must be >= 2", "keep the largest only")),
+        ("eastside ,0.1,0.1,yes", ("'Eastside' (50 rows), 'eastside ' (1 row)", "Write them alike")),
+        ("Eastside,0.1,0.1,Yes", ("'Yes' (1 row), 'yes' (", "Write them alike")),
     ],
 )
 def test_a_row_of_a_file(here, tmp_path, row, names):
@@ -94,13 +105,50 @@ def test_a_row_of_a_file(here, tmp_path, row, names):
     [
         (["--target", "cured"], ("target='cured'", "readmitted")),
         (["--owner-column", "clinic"], ("clinic", "hospital")),
-        (["--bounds", "nowhere.toml"], ("nowhere.toml", "no such file")),
+        (["--columns", "nowhere.toml"], ("nowhere.toml", "cannot be read (No such file")),
         (["--partition", "iid", "--owners", "100"], ("owners=100", "160 records")),
         (["--partition", "column", "--owners", "5"], ("owners=5",)),
     ],
 )
 def test_options_of_a_file(here, visits, options, names):
     refused(here, *on(visits), *options, names=names)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("age = [-1, 1]", ("unknown key 'age'", "below [columns]")),
+        ("[columns]\nage = [-1, 1]\nAge = [-1, 1]", ("columns='Age'", "Did you mean 'age'?")),
+        ("[columns]\nage = [18, 120]\nstay = [-1, 1]", ("'age': all 200 rows lie outside [18, 120]", "unit")),
+        ('classes = ["yes", "no"]\nrange = [0, 1]', ("not both",)),
+        ('target = "age"', ("target='readmitted'", "says 'age'")),
+        ('classes = ["Yes", "No"]', ("'readmitted'", "200 of 200 rows, 200 of them because of")),
+        ("classes = [", ("is not TOML",)),
+    ],
+)
+def test_a_columns_file(here, tmp_path, visits, text, names):
+    path = tmp_path / "columns.toml"
+    path.write_text(text + "\n")
+    refused(here, *on(visits), "--columns", path, names=names)
+
+
+@pytest.mark.parametrize("option", ["--columns", "--target", "--owner-column"])
+def test_options_of_a_file_for_a_known_data_set(here, option):
+    refused(here, "run", option, "x", names=("='x'", "file of your own"))
+
+
+@pytest.mark.parametrize("command", [["run"], ["data", "describe"], ["plan", "join"]])
+def test_a_header_of_two_million_columns(here, wide, command):
+    data = [wide] if command == ["data", "describe"] else ["--data", wide]
+    more = ["--owner", "me"] if command == ["plan", "join"] else []
+    refused(here, *command, *data, *more, "--target", "c0", names=("wide.csv", "2,000,000 characters"))
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    path = tmp_path_factory.mktemp("wide") / "wide.csv"
+    path.write_text(",".join(map("c{}".format, range(2_000_000))) + "\n" + "0," * 1_999_999 + "0\n")
+    return path
 
 
 def test_a_file_without_a_target(here, visits):
@@ -117,9 +165,10 @@ def test_a_disconnected_graph(here, tmp_path, visits):
     ("text", "names"),
     [
         ("rouns = 5", ("unknown key 'rouns'", "settings")),
+        ("epsilonn = 5", ("unknown key 'epsilonn'", "Did you mean 'epsilon'?")),
         ('owners = "four"', ("owners='four'", "a whole number")),
         ("owners = true", ("owners=True", "a whole number")),
-        ('epsilon = ["low"]', ("epsilon=['low']", "a number")),
+        ('epsilon = ["low"]', ("epsilon='low'", "a finite number")),
         ("epsilon = []", ("epsilon=[]",)),
         ("settings = 5", ("settings=5", "a table")),
         ("protocol = 3", ("protocol=3", "text")),

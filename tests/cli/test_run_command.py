@@ -16,7 +16,15 @@ from coterie.experiments.prepare import prepare
 from coterie.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
-FILES = {"report.html", "result.json", "trace.csv", "experiment.toml", "metric.png", "epsilon.png"}
+FILES = {
+    "report.html",
+    "result.json",
+    "trace.csv",
+    "experiment.toml",
+    "metric.png",
+    "model.safetensors",
+    "epsilon.png",
+}
 SUMMARY = {"protocol", "engine", "owners", "rounds", "seconds", "metric", "privacy", "out"}
 METRIC = {"name", "joint", "local_only", "central"}
 PRIVACY = {
@@ -57,7 +65,8 @@ def test_json_has_the_promised_keys_and_types(ran):
 
 def test_what_nobody_released_is_marked(ran):
     # The user's own test rows are still somebody's records.
-    assert ran.json["metric"]["oracle"] == ["joint", "local_only", "central"]
+    names = ["joint", "local_only", "central", "constant", "constant_says"]
+    assert ran.json["metric"]["oracle"] == [*names, "beats_constant", "verdict", "all", "confusion"]
 
 
 def test_every_owner_stays_within_its_own_budget_and_uses_it(ran):
@@ -81,9 +90,11 @@ def test_the_folder(ran):
 def test_the_trace_ends_with_the_result(ran):
     with (ran.out / "trace.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["step", "accuracy", "disagreement", *HOSPITALS]
+    assert "joint" in ran.json["metric"]["oracle"]  # the test rows are owners' own: so the columns are marked
+    owners = [f"{name} (oracle)" for name in HOSPITALS]
+    assert list(rows[0]) == ["step", "accuracy (oracle)", "disagreement", *owners]
     assert [int(row["step"]) for row in rows] == [1, 2, 3, 4, 5]
-    assert float(rows[-1]["accuracy"]) == pytest.approx(ran.json["metric"]["joint"], abs=1e-5)
+    assert float(rows[-1]["accuracy (oracle)"]) == pytest.approx(ran.json["metric"]["joint"], abs=1e-5)
     assert float(rows[-1]["disagreement"]) > 0
 
 
@@ -147,10 +158,18 @@ def test_in_words(visits, tmp_path, monkeypatch):
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     text = " ".join(done.stdout.split())
-    for part in ("4 owners, 160 records", "5 rounds", "ε = 0.5 to 4", "4 of 4 within budget", "written: out"):
+    for part in (
+        "4 owners, 160 records",
+        "5 rounds",
+        "ε = 0.5 to 4",
+        "4 of 4 within budget",
+        "promise: ",
+        "can at most become 86 in 100",
+        "written: out",
+    ):
         assert part in text
     assert "held-out rows (oracle)" in text
-    assert sum("oracle" in line for line in lines) == 4
+    assert sum("oracle" in line for line in lines) == 5
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
 
 

@@ -1,17 +1,27 @@
-"""The command line. Modules load only when their command runs, so that help is quick."""
+"""The command line. Modules load only when their command runs, so that help is quick.
+
+It may know everything, and nothing may know it.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from coterie.cli import data, ledger, network, plan
+from coterie.cli import _streams, data, ledger, network, plan
 from coterie.cli._common import Commands
 from coterie.cli.audit import audit
 from coterie.cli.certify import certify
+from coterie.cli.compare import compare
+from coterie.cli.export import export
 from coterie.cli.node import node
+from coterie.cli.predict import predict
 from coterie.cli.report import report
 from coterie.cli.reproduce import reproduce
 from coterie.cli.run import run
+from coterie.cli.show import show
+from coterie.cli.ui import ui
 
 app = typer.Typer(
     name="coterie",
@@ -20,19 +30,43 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(compare)
+app.command()(show)
+app.command()(predict)
+app.command()(export)
 app.command()(certify)
 app.command()(reproduce)
 app.command()(audit)
 app.command()(report)
 app.command()(node)
-app.add_typer(data.app, name="data")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(plan.app, name="plan")
-app.add_typer(network.app, name="network")
+app.command()(ui)
+app.add_typer(data.app, name="data", cls=Commands)
+app.add_typer(ledger.app, name="ledger", cls=Commands)
+app.add_typer(plan.app, name="plan", cls=Commands)
+app.add_typer(network.app, name="network", cls=Commands)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        import coterie
+
+        print(f"coterie {coterie.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of `coterie` itself; its help is the application's."""
 
 
 def main() -> None:
     """Entry point of the `coterie` command."""
+    _streams.prepare()
     app()

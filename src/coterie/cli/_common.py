@@ -11,23 +11,51 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from coterie.cli._streams import speaks_unicode
 from coterie.errors import CoterieError
 
 INTERRUPTED = 130  # what shells expect of a program that Ctrl-C stopped
 
 
 class Commands(TyperGroup):
-    """A group whose usage errors are one line, like every other error, instead of a framed page."""
+    """A group whose usage errors are one line, like every other error, and whose flags are shown without a type."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command; see `click`'s documentation for the arguments."""
         try:
             status = super().main(*args, standalone_mode=False, **extra)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where what goes wrong can still be said
         except typer.TyperException as error:
             if not standalone_mode:
                 raise
             sys.exit(_usage(error))
+        except CoterieError as error:  # of a command's printing, or of help
+            if not standalone_mode:
+                raise
+            sys.exit(_failed(error))
+        except BrokenPipeError:  # as in `coterie data list | head`
+            sys.exit(1)
         return sys.exit(status if isinstance(status, int) else 0) if standalone_mode else status
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The group's own options."""
+        return _without_type(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command of the group, which typer makes; None where there is none of that name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _without_type(command.get_params(ctx))
+        return command
+
+
+def _without_type(params: list[Any]) -> list[Any]:
+    """A flag takes no value: `--json`, not `--json <bool>`."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
 
 
 @contextmanager
@@ -36,11 +64,15 @@ def exits() -> Iterator[None]:
     try:
         yield
     except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_status) from error
+        raise typer.Exit(_failed(error)) from error
     except KeyboardInterrupt as error:
         print("interrupted: what was not finished is not written.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from error
+
+
+def _failed(error: CoterieError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_status
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -49,15 +81,18 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def json_line(value: Mapping[str, Any]) -> str:
-    """One line of JSON; NaN and infinity are refused, as JSON has neither."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    """One line of JSON; NaN and infinity are refused, as JSON has neither. What the terminal cannot show is escaped."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=not speaks_unicode(sys.stdout))
 
 
 def _usage(error: Any) -> int:
     """One line on standard error; a group that was called without a command has shown its help instead."""
     context = getattr(error, "ctx", None)
-    message = " ".join(error.format_message().split())
+    close = getattr(error, "possibilities", None)
+    message = " ".join((error.message if close else error.format_message()).split())
     if message:
+        hint = f" Did you mean {close[0]}?" if close else ""
         where = f" See {context.command_path} --help." if context is not None else ""
-        print(f"error: {message.rstrip('.')}.{where}", file=sys.stderr)
+        end = "" if message.endswith("?") else "."
+        print(f"error: {message.rstrip('.')}{end}{hint}{where}", file=sys.stderr)
     return error.exit_code

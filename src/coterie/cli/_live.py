@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from coterie._rounding import upper
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from coterie.experiments.federation.local import Network
+    from coterie.federation.local import Network
 
-_RENEW = 0.5  # seconds
+RENEW = 0.5  # seconds between two looks
 _PAUSE = 10.0  # seconds between two lines of a log
 
 
-def watch(network: Network) -> None:
-    """Show where the parties stand until all have ended."""
-    from coterie.experiments.federation import local
+def watch(network: Network, stop: Callable[[], bool]) -> None:
+    """Show where the parties stand until all have ended, or until told to stop."""
+    from coterie.federation import local
 
     if not sys.stderr.isatty():
-        return _log(network)
+        return _log(network, stop)
     from rich.console import Console
     from rich.live import Live
 
     with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        while network.running():
+        while network.running() and not stop():
             live.update(table(local.status(network.folder)), refresh=True)
-            time.sleep(_RENEW)
+            time.sleep(RENEW)
 
 
 def table(parties: list[dict[str, Any]]) -> Table:
@@ -46,20 +49,37 @@ def table(parties: list[dict[str, Any]]) -> Table:
             one["state"],
             f"{one['step']:,} of {one['of']:,}",
             f"{len(one['alive'])} of {len(one['peers'])}",
-            f"{one['epsilon_spent']:.3g} of {one['epsilon_budget']:g}" if "epsilon_spent" in one else "",
+            f"{upper(one['epsilon_spent'])} of {one['epsilon_budget']:g}" if "epsilon_spent" in one else "",
             ", ".join(one["waiting_for"]),
             str(sum(one["refusals"].values()) or ""),
-            one["note"],
+            "; ".join(filter(None, [one["note"], *one.get("troubles", ())])),
         )
     return grid
 
 
-def _log(network: Network) -> None:
-    from coterie.experiments.federation import local
+def reach(checks: list[dict[str, Any]]) -> Table:
+    """Who reaches whom: a line for each party, a column for each that it talks to."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False)
+    names = [one["name"] for one in checks]
+    for column in ("from \\ to", *names, "ε after the run", "ready"):
+        grid.add_column(column)
+    for one in checks:
+        met = {peer["name"]: "yes" if peer["reached"] else "NO" for peer in one["peers"]}
+        cost = f"{upper(one['after'])} of {one['budget']:g}" if "after" in one else ""
+        grid.add_row(
+            one["name"], *(met.get(name, "·") for name in names), cost, "yes" if one["ready"] else "NO"
+        )
+    return grid
+
+
+def _log(network: Network, stop: Callable[[], bool]) -> None:
+    from coterie.federation import local
 
     said = time.monotonic()
-    while network.running():
-        time.sleep(_RENEW)
+    while network.running() and not stop():
+        time.sleep(RENEW)
         if time.monotonic() - said >= _PAUSE:
             said = time.monotonic()
             steps = [f"{one['name']} {one.get('step', 0)}" for one in local.status(network.folder)]

@@ -6,44 +6,108 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from coterie.cli._words import _table, _wrap
+from coterie._rounding import upper
+from coterie.cli._words import in_columns, wrap
+from coterie.planning.caps import Cap
+from coterie.planning.evaluation import Foreseen
+from coterie.planning.gains import Joining
 from coterie.planning.join import Answer
+from coterie.planning.metric import EVEN, Exchange
 from coterie.planning.public import Collaboration
 from coterie.planning.search import Forecast, Plan
 from coterie.planning.sweep import Point
-from coterie.reports.markup import many
+from coterie.problems.metrics import METRICS
+from coterie.reports.markup import many, number
+from coterie.units import RECORD, Unit, counted, several
 
 
-def words(base: Collaboration, found: Plan, most: int) -> str:
+def words(
+    base: Collaboration,
+    found: Plan,
+    most: int,
+    exchange: Exchange,
+    table: Foreseen,
+    share: float,
+    caps: tuple[Cap, ...],
+    who: Joining | None,
+) -> str:
     """What was asked, what is recommended, what to expect of it."""
     best, low, high = found.best, min(base.epsilon), max(base.epsilon)
     budget = f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
     asked = (
-        f"{many(len(base.sizes), 'owner')}, {many(sum(base.sizes), 'record')}, "
+        f"{many(len(base.sizes), 'owner')}, {counted(sum(base.sizes), base.unit.words)}, "
         f"{many(base.dimension, 'feature')}, {kind}. "
         f"{budget}, δ = {base.delta:g}, topology {base.topology}."
     )
     return "\n".join(
         [
-            *_wrap(asked),
+            *wrap(asked),
             "",
-            *_wrap(f"recommended: certified ε ≤ {found.certified:.4g} for everyone ({found.view})"),
-            *_table(_rows(found, most)),
+            *wrap(
+                f"recommended: certified ε ≤ {upper(found.certified)} for everyone ({found.view}{_together(found)})"
+            ),
+            *in_columns(_rows(found, most, base.unit)),
             "",
             "predicted excess risk over the owners' records",
-            *_table(_parts(best, found.nothing)),
-            *_others(found),
-            *_notes(found),
+            *in_columns(_parts(best, found.nothing)),
+            *_metrics(best, exchange),
+            *_caps(caps, exchange, base.unit),
             "",
-            *_wrap(f"run it: coterie run --data … {_budgets(base)} --protocol {best.protocol} {sets(best)}"),
+            *_gains(who),
+            *_evaluation(table, share),
+            *_others(found),
+            *_notes(found, exchange),
+            "",
+            *wrap(
+                f"run it: coterie run --data … {_unit(base.unit)}{_budgets(base)} --protocol {best.protocol} "
+                f"{sets(best)}{f' --evaluate {share:g}' if share else ''}"
+            ),
         ]
     )
 
 
+def _together(found: Plan) -> str:
+    """Of masked sums: the second number."""
+    return "" if found.all_others is None else f"; ε ≤ {upper(found.all_others)} against all others together"
+
+
+def _evaluation(table: Foreseen, share: float) -> list[str]:
+    """How well owners could publish what they reach, and what share of the budget suits that."""
+    what = "accuracy" if table.metric == "accuracy" else "mean absolute error, in halves of the range"
+    paid = (
+        "of every budget, which the forecast above goes without"
+        if share
+        else "of every budget: add --evaluate"
+    )
+    return [
+        *wrap(f"evaluation that may be published: 95 % interval of {what}"),
+        *wrap(f"  ±{table.half_width:.2g} for a share of {table.share:g} {paid}"),
+        *wrap(
+            f"  ±{table.recommended_half_width:.2g} for a share of {table.recommended:.2g}, recommended: noise adds "
+            "as much as sampling then"
+        ),
+        *wrap(f"  ±{table.sampling_half_width:.2g} without noise, by sampling alone"),
+        *wrap(
+            f"choosing among models of the same releases (--select): a share of {table.select:g} is recommended, as a "
+            f"choice gains nothing on average; {table.select_share:g} could tell mean losses apart that differ by "
+            f"{table.select_tells:.2g}"
+        ),
+    ]
+
+
+def evaluation_json(table: Foreseen, share: float) -> dict[str, Any]:
+    """The same as values; `planned`: whether training goes without that share."""
+    return {**asdict(table), "planned": bool(share)}
+
+
 def sets(best: Forecast) -> str:
     """The settings as options of `coterie run`."""
-    return " ".join(f"--set {key}={value:g}" for key, value in best.settings.items())
+    return " ".join(f"--set {key}={_setting(value)}" for key, value in best.settings.items())
+
+
+def _setting(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _budgets(base: Collaboration) -> str:
@@ -53,8 +117,19 @@ def _budgets(base: Collaboration) -> str:
     return f"--epsilon {budgets} --delta {base.delta:g} --topology {base.topology}"
 
 
-def _rows(found: Plan, most: int) -> list[tuple[str, str, str]]:
+def _unit(unit: Unit) -> str:
+    """The unit as options of `coterie run`; only the holder of the rows knows their column."""
+    named = "owner" if unit.kind == "owner" else "column:…"
+    return "" if unit == RECORD else f"--unit {named} --records-per-unit {unit.records} "
+
+
+def _rows(found: Plan, most: int, protected: Unit) -> list[tuple[str, str, str]]:
     best = found.best
+    whose = (
+        f"a record's gradient; {best.clip:.2g} of its bound"
+        if protected == RECORD
+        else f"one {protected.noun}'s summed gradient; {best.clip:.2g} of a record's bound"
+    )
     gossip = f"{found.gossip_steps} gossip steps a round, " if found.gossip_steps > 1 else ""
     low, high = min(found.noise_scale), max(found.noise_scale)
     noise = f"{low:.3g}" if math.isclose(low, high, rel_tol=1e-3) else f"{low:.3g} to {high:.3g}"
@@ -64,10 +139,14 @@ def _rows(found: Plan, most: int) -> list[tuple[str, str, str]]:
         else f"{min(found.noise_multiplier):.3g} × clip"
     )
     return [
-        ("protocol", best.protocol, f"{gossip}{found.messages:,} messages in all"),
+        ("protocol", best.protocol, f"{gossip}{many(found.messages, 'message')} in all"),
         ("rounds", f"{best.rounds:,}", f"of at most {most:,}"),
-        ("batch", "all" if best.batch is None else f"{best.batch:,}", "records of an owner in each release"),
-        ("clip", f"{found.clip_norm:.3g}", f"norm of a record's gradient; {best.clip:.2g} of its bound"),
+        (
+            "batch",
+            "all" if best.batch is None else f"{best.batch:,}",
+            f"{several(protected.words)} of an owner in each release",
+        ),
+        ("clip", f"{found.clip_norm:.3g}", f"norm of {whose}"),
         ("noise", noise, f"standard deviation on an owner's sum; {unit}"),
     ]
 
@@ -87,6 +166,78 @@ def _parts(best: Forecast, nothing: float) -> list[tuple[str, str, str]]:
     ]
 
 
+def _metrics(best: Forecast, exchange: Exchange) -> list[str]:
+    """The same in the metric's own units."""
+    whose = "made-up rows like those assumed" if exchange.made_up else "the declared public rows"
+    rows = []
+    for one in exchange.told(best):
+        known = (
+            ""
+            if one.best is None
+            else f"; the best has {one.best:.3f} there, this about {one.best - one.lost:.3f}"
+        )
+        rows.append((METRICS[one.name].words, lost(one.lost), f"{lost(one.low)} to {lost(one.high)}{known}"))
+    return ["", *wrap(f"below the best linear model, in points of 100, by {whose}"), *in_columns(rows)]
+
+
+def _caps(caps: tuple[Cap, ...], exchange: Exchange, unit: Unit) -> list[str]:
+    """What each cap costs with each clip, in the first metric's points."""
+    if not caps:
+        return []
+    name = METRICS[exchange.names[0]].words
+    shares = [one.clip for one in caps[0].clips]
+    most = f"most records of one {unit.noun}"
+    lines = [f"  {most:<26}  {'kept':>5}" + "".join(f"  {one:>6.2g}" for one in shares)]
+    for cap in caps:
+        what = "one record protected" if cap.cap is None else f"{cap.cap:,}"
+        points = "".join(f"  {lost(exchange.told(one)[0].lost):>6}" for one in cap.clips)
+        lines.append(f"  {what:<26}  {cap.kept:>5.0%}{points}")
+    head = f"{name}, in the same points, by cap and by clip (as a share of a record's bound)"
+    return ["", *wrap(head), *lines]
+
+
+def _gains(who: Joining | None) -> list[str]:
+    if who is None:
+        return []
+    told = "nobody: the joint model is no better than knowing nothing"
+    if who.below:
+        below, low, high = (number(float(f"{one:.2g}")) for one in (who.below, who.low, who.high))
+        told = (
+            f"{sum(who.gains):,} of {many(len(who.gains), 'owner')}: it pays for those with fewer than about {below} "
+            f"records ({low} to {high})"
+        )
+    head = "who gains by joining, against a model of its own without privacy"
+    return [*wrap(head), *wrap(f"  {told}"), ""]
+
+
+def units_json(base: Collaboration, caps: tuple[Cap, ...], exchange: Exchange) -> dict[str, Any]:
+    """The same as values; what is protected alone where that is a record."""
+    if not caps:
+        return {"unit": base.unit.words}
+    rows = [
+        {
+            "records_per_unit": cap.cap,
+            "protects": "record" if cap.cap is None else base.unit.noun,
+            "kept": cap.kept,
+            "clips": [
+                {
+                    "clip": one.clip,
+                    "excess_risk": one.predicted,
+                    "metrics": [asdict(each) for each in exchange.told(one)],
+                }
+                for one in cap.clips
+            ],
+        }
+        for cap in caps
+    ]
+    return {"unit": base.unit.words, "units": sum(base.sizes), "caps": rows}
+
+
+def lost(value: float) -> str:
+    """Points of a hundred, two digits."""
+    return f"{100 * value:.2g}" if value < 0.1 else f"{100 * value:.0f}"
+
+
 def _others(found: Plan) -> list[str]:
     if not found.others and not found.refused:
         return []
@@ -95,10 +246,10 @@ def _others(found: Plan) -> list[str]:
         for other in found.others
     ]
     rows += [(name, "–", reason) for name, reason in found.refused.items()]
-    return ["", "other protocols at their best", *_table(rows)]
+    return ["", "other protocols at their best", *in_columns(rows)]
 
 
-def _notes(found: Plan) -> list[str]:
+def _notes(found: Plan, exchange: Exchange) -> list[str]:
     source = (
         "declared public rows and their targets"
         if found.constants.optimum
@@ -107,29 +258,42 @@ def _notes(found: Plan) -> list[str]:
         else "an assumed decay of the features' spectrum"
     )
     notes = [f"note: no record was read; the forecast rests on {source} (docs/planning.md)."]
+    if exchange.made_up:
+        share = f"{exchange.rate:.0%} of them in the rarer class" if exchange.rate < EVEN else "even classes"
+        even = f" with {share} (--base-rate)" if exchange.judge.classes == 2 else ""
+        notes.append(
+            f"note: points are of made-up rows{even}; how good the best model is nobody knows without public rows "
+            "and their target (--public-rows, --public-target)."
+        )
     if not found.useful:
         notes.append(
             "note: this budget is too small for anything useful: the forecast is hardly better than a model that "
             "knows nothing. Allow a larger ε, find more records or owners, or use fewer features."
         )
-    return ["", *(line for note in notes for line in _wrap(note))]
+    return ["", *(line for note in notes for line in wrap(note))]
 
 
-def sweep_table(points: list[Point], over: str) -> str:
-    """One row a point."""
-    head = f"{'ε' if over == 'epsilon' else 'owners':>8}  {'excess':>9}  {'from':>9}  {'to':>9}  settings"
+def sweep_table(points: list[Point], over: str, exchange: Exchange) -> str:
+    """One row a point; the first metric's points below the best linear model beside the excess risk."""
+    name = exchange.names[0]
+    head = (
+        f"{'ε' if over == 'epsilon' else 'owners':>8}  {'excess':>9}  {'from':>9}  {'to':>9}  "
+        f"{METRICS[name].words:>8}  settings"
+    )
     lines = [head]
     for point in points:
         best = point.plan.best
         mark = "" if point.plan.useful else "  (hardly better than knowing nothing)"
+        settings = ", ".join(f"{key}={value:g}" for key, value in best.settings.items())
         lines.append(
             f"{point.at:>8g}  {best.predicted:>9.3g}  {best.low:>9.3g}  {best.high:>9.3g}  "
-            f"{best.protocol} {', '.join(f'{key}={value:g}' for key, value in best.settings.items())}{mark}"
+            f"{lost(exchange.told(best)[0].lost):>8}  {best.protocol} {settings}{mark}"
         )
-    return "\n".join([*lines, f"knowing nothing: {points[0].plan.nothing:.3g}"])
+    told = f"{METRICS[name].words}: points of 100 below the best linear model"
+    return "\n".join([*lines, f"knowing nothing: {points[0].plan.nothing:.3g}; {told}"])
 
 
-def to_json(found: Plan) -> dict[str, Any]:
+def to_json(found: Plan, exchange: Exchange) -> dict[str, Any]:
     """What `coterie plan --json` prints."""
     best = asdict(found.best)
     return {
@@ -142,12 +306,16 @@ def to_json(found: Plan) -> dict[str, Any]:
             "messages": found.messages,
         },
         "certified_epsilon": found.certified,
+        "all_others_epsilon": found.all_others,
         "view": found.view,
+        "hub": found.hub,
         "predicted": {
             "excess_risk": best["predicted"],
             "interval": [best["low"], best["high"]],
             "parts": {key: best[key] for key in ("distance", "noise", "disagreement", "clipping")},
             "knowing_nothing": found.nothing,
+            "metrics": [asdict(one) for one in exchange.told(found.best)],
+            "metrics_by": "made-up rows" if exchange.made_up else "public rows",
         },
         "useful": found.useful,
         "others": [
@@ -172,10 +340,15 @@ def join_words(answer: Answer, owner: str, epsilon: float, partners: int, record
     verdict = "gains by joining" if answer.gain > 0 else "loses by joining"
     sure = "" if joint.high < alone or joint.low > alone else ", which is within the forecast's uncertainty"
     sentence = (
-        f"{owner} {verdict} {partners:,} partners of {records:,} records at ε = {epsilon:g}: the joint private model's "
-        f"excess risk on new records is predicted as {joint.predicted:.3g} ({joint.low:.2g} to {joint.high:.2g}), its "
-        f"own model's without privacy as {alone:.3g}{sure}; {_break_even(answer)}."
+        f"{owner} {verdict} {many(partners, 'partner')} of {many(records, 'record')} at ε = {epsilon:g}: the joint "
+        f"private model's excess risk on new records is predicted as {joint.predicted:.3g} ({joint.low:.2g} to "
+        f"{joint.high:.2g}), its own model's without privacy as {alone:.3g}{sure}; {_break_even(answer)}."
     )
+    points = "; ".join(
+        f"{METRICS[one.name].words} {_signed(one.gain)} ({_signed(one.low)} to {_signed(one.high)})"
+        for one in answer.in_metric
+    )
+    points = f"in points of 100, joining against staying alone: {points}."
     secret = (
         f"note: computed from {owner}'s own records, here, and from nobody else's. It is not a release: keep it to "
         "yourself. But a decision made on it is visible, tells a little about these records, and is in no budget."
@@ -183,8 +356,19 @@ def join_words(answer: Answer, owner: str, epsilon: float, partners: int, record
     alike = "note: partners' records are taken to be like the owner's; the more they differ, the less joining gives."
     best = answer.plan.best
     return "\n".join(
-        [*_wrap(sentence), "", *_wrap(f"with {best.protocol} {sets(best)}"), *_wrap(secret), *_wrap(alike)]
+        [
+            *wrap(sentence),
+            *wrap(points),
+            "",
+            *wrap(f"with {best.protocol} {sets(best)}"),
+            *wrap(secret),
+            *wrap(alike),
+        ]
     )
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}{lost(abs(value))}"
 
 
 def _break_even(answer: Answer) -> str:
@@ -204,6 +388,7 @@ def join_json(answer: Answer) -> dict[str, Any]:
         "predicted_gain": answer.gain,
         "joint": {"excess_risk": answer.joint.predicted, "interval": [answer.joint.low, answer.joint.high]},
         "alone": {"excess_risk": answer.owner.excess, "records": answer.owner.records, "private": False},
+        "in_metric": [asdict(one) for one in answer.in_metric],
         "break_even_epsilon": answer.break_even_epsilon,
         "break_even_partners": answer.break_even_partners,
         "over_epsilon": [asdict(point) for point in answer.over_epsilon],

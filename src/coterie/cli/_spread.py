@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from coterie.cli._folders import RUNS, Asked, usual_name, written
 from coterie.cli._progress import Tell
 from coterie.errors import InputError
-
-if TYPE_CHECKING:
-    from coterie.experiments.experiment import Experiment
 
 
 class Spread(NamedTuple):
@@ -21,15 +19,6 @@ class Spread(NamedTuple):
     timeout: float
     checkpoint: Path | None
     resume: bool
-
-
-class Asked(NamedTuple):
-    """What was asked for."""
-
-    experiment: Experiment
-    data_dir: Path | None
-    out: Path | None
-    as_json: bool
 
 
 def check_unused(where: Spread, engine: str) -> None:
@@ -67,6 +56,8 @@ def run_spread(asked: Asked, where: Spread, tell: Tell) -> str:
         "data_dir": None if asked.data_dir is None else str(asked.data_dir),
         "out": None if asked.out is None else str(asked.out),
         "json": asked.as_json,
+        "log": list(asked.log),
+        "log_oracles": asked.log_oracles,
         "checkpoint": str(file),
         "resume": where.resume,
         **place._asdict(),
@@ -80,22 +71,19 @@ def run_spread(asked: Asked, where: Spread, tell: Tell) -> str:
 
 def in_this_process(asked: Asked, file: Path, resume: bool, tell: Tell) -> str:
     """The run itself, at the process that writes: train, write the folder, and drop the checkpoint after that."""
-    from coterie.cli.run import written
     from coterie.experiments.run import run
     from coterie.experiments.training import Keeping
 
     result = run(asked.experiment, asked.data_dir, tell, Keeping(file, resume))
     tell("drawing", 0, 0)
-    text = written(result, asked.out, asked.as_json)
+    text = written(result, asked)
     file.unlink(missing_ok=True)
     return text
 
 
 def _checkpoint(asked: Asked, where: Spread) -> Path:
     """Where the checkpoint goes. One that is there already is never overwritten by another run."""
-    from coterie.cli.run import RUNS, name
-
-    folder = asked.out or RUNS / name(asked.experiment)
+    folder = asked.out or RUNS / usual_name(asked.experiment)
     file = where.checkpoint or folder.with_name(f"{folder.name}.checkpoint")
     if where.process_id in (None, 0) and not where.resume and file.exists():
         raise InputError(

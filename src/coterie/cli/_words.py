@@ -1,34 +1,56 @@
-"""A run's result in words, for people, at most 80 columns wide."""
+"""A run's result in words, for people, as wide as the terminal and at most 80 columns."""
 
 from __future__ import annotations
 
+import math
+import shutil
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie._rounding import upper
+from coterie.problems.names import some
+from coterie.relations import UNIT, named
+from coterie.reports.markup import many
+from coterie.reports.statement import undeclared
+from coterie.units import counted, told_owners
+
 if TYPE_CHECKING:
     from coterie.experiments.run import Result
+    from coterie.problems.table import Table
 
 WIDTH = 80
+NAMED = 4  # owners named in the summary
+LISTED = 12  # owners, or different budgets, that are listed one by one
+_NARROWEST = 40  # columns below which nothing is made to fit
+_ROOM = 20  # columns that a note beside its row needs; with fewer it stands below
 
 
 def words(result: Result, folder: Path) -> str:
     """What was run, what it reached, what it cost, where it is."""
     privacy = result.to_json(str(folder))["privacy"]
     blocks = [
-        *_wrap(_what(result)),
+        *_verdict(result),
+        *wrap(_what(result)),
         "",
-        f"{result.metric} on {len(result.prepared.y_test):,} {result.test_rows}",
-        *_table(_metric_rows(result)),
+        f"{result.metric_words} on {result.prepared.tested:,} {result.test_rows}",
+        *in_columns(_metric_rows(result)),
+        *_other_metrics(result),
         "",
-        *_wrap(
+        *_chosen(result),
+        *_published(result),
+        *wrap(
             f"privacy of one {privacy['unit']} "
             f"({privacy['relation']}, {privacy['view']}, δ = {privacy['delta']:g})"
         ),
-        *_table(_privacy_rows(result, privacy)),
+        *in_columns(_privacy_rows(result, privacy)),
+        *budgets_of(result.prepared.partition.names, result.prepared.task.epsilon),
         *_notes(result, privacy),
+        *wrap(f"promise: {privacy['promise'][0].partition(': ')[2]}"),
+        *about_file(result.prepared.table, result.findings),
         "",
-        *_wrap("oracle: computed from private records, for your eyes; no owner releases it."),
+        *wrap("oracle: computed from private records, for your eyes; no owner releases it."),
         f"written: {folder}  ({result.seconds:.1f} s)",
     ]
     return "\n".join(blocks)
@@ -37,42 +59,153 @@ def words(result: Result, folder: Path) -> str:
 def _what(result: Result) -> str:
     task, experiment = result.prepared.task, result.experiment
     steps = int(result.steps[-1])
-    owners = f"{task.owners:,} owner{'s' * (task.owners > 1)}"
-    if result.step == "visit":
-        path = f"{steps:,} visits"
-    elif result.program.aggregate is not None:
-        path = f"{steps:,} rounds over an aggregator"
-    else:
-        path = f"{steps:,} rounds, topology {task.topology.name}, {result.gossip_steps} gossip steps a round"
+    path = many(steps, result.step)
+    if result.step == "round" and result.program.aggregate is not None:
+        path += " over an aggregator"
+    elif result.step == "round":
+        path += f", topology {task.topology.name}, {many(result.gossip_steps, 'gossip step')} a round"
+        path += f" and {result.consensus:,} over the models at the end" if result.consensus else ""
     return (
-        f"{experiment.data}: {owners}, {sum(task.sizes):,} records. "
+        f"{experiment.data_name}: {many(task.owners, 'owner')}, {counted(sum(task.sizes), task.unit.words)}, "
+        f"{_partition(result)}. "
         f"{experiment.protocol} ({experiment.calibration}), {path}."
     )
 
 
+def _partition(result: Result) -> str:
+    """How rows were dealt; owners who have names by these, and who was left out."""
+    import numpy as np
+
+    parts, table = result.prepared.partition, result.prepared.table
+    if parts.how != "column":
+        return f"partition {parts.how}"
+    absent = len(set(table.owner_names) - set(parts.names))
+    here = [at for at, name in enumerate(table.owner_names) if name in parts.names]
+    assert table.owner is not None  # who divides by it has it
+    left = int(np.sum(~np.isin(table.owner, here)))
+    told = f"; left out: {many(left, 'row')} of {many(absent, 'other owner')}" if absent else ""
+    return f"partition column ({some(parts.names, NAMED)}{told})"
+
+
+def _verdict(result: Result) -> list[str]:
+    """First thing: that the model is no better than a constant, where it is not."""
+    mark = " (oracle)" if "verdict" in result.oracle else ""
+    return [*wrap(f"{result.verdict}{mark}"), ""] if result.verdict else []
+
+
 def _metric_rows(result: Result) -> list[tuple[str, str, str]]:
+    mark = "oracle; " if "constant" in result.oracle else ""
     return [
-        ("joint model", f"{result.joint:.4f}", ""),
-        ("each owner alone, same budget", f"{result.local_mean:.4f}", "oracle; mean, weighted by size"),
-        ("all records, no privacy", f"{result.central:.4f}", "oracle; the ceiling"),
+        ("joint model", shown(result.joint), ""),
+        ("each owner alone, same budget", shown(result.local_mean), "oracle; mean, weighted by size"),
+        ("all records, no privacy", shown(result.central), "oracle; the ceiling"),
+        ("a constant", shown(result.constant), f"{mark}{' '.join(result.constant_says)}"),
     ]
+
+
+def _other_metrics(result: Result) -> list[str]:
+    """All metrics but the first of the joint model, and why that one is first."""
+    from coterie.problems.metrics import METRICS  # loads NumPy, which a refusal must not wait for
+
+    names = result.prepared.judge.names
+    told = [
+        f"{METRICS[name].words} {shown(value)}"
+        for name, value in zip(names, result.measures[:, 0].tolist())
+        if name != result.metric
+    ]
+    lines = wrap(f"the joint model also: {', '.join(told)}")
+    return lines + (wrap(f"note: {result.why}") if result.why else [])
+
+
+def _chosen(result: Result) -> list[str]:
+    """Which model the owners chose, and what that cost."""
+    if result.selected is None:
+        return []
+    from coterie.evaluation.words import choice
+
+    return [*wrap(f"chosen by the owners: {choice(result.selected.to_json())}."), ""]
+
+
+def _published(result: Result) -> list[str]:
+    """What the owners may publish, and what it cost."""
+    if result.published is None:
+        return []
+    from coterie.evaluation.words import about, sentences
+
+    told = result.published.to_json()
+    lines = [line for one in sentences(told) for line in wrap(f"  {one}")]
+    return ["published by the owners (no oracle)", *lines, *wrap(f"  {about(told)}."), ""]
+
+
+def shown(value: float) -> str:
+    """Four decimals, or four digits of what is large."""
+    return f"{value:.4f}" if abs(value) < 10 or not math.isfinite(value) else f"{value:,.4g}"
 
 
 def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
     budgets = result.prepared.task.epsilon
     low, high = min(budgets), max(budgets)
-    kept = sum(one.epsilon <= budget * (1 + 1e-9) for one, budget in zip(result.certificates, budgets))
-    worst = privacy["certified_epsilon"]["max"]
+    several = privacy["owners_per_person"] > 1
+    spent = [float(privacy["person_epsilon"]) if several else one.epsilon for one in result.certificates]
+    kept = sum(one <= budget * (1 + 1e-9) for one, budget in zip(spent, budgets))
     return [
         ("budget", f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}", "each owner's own"),
         ("claimed", _epsilon(privacy["claimed_epsilon"], "="), result.claim.source),
         (
             "certified",
-            _epsilon(worst, "≤"),
+            _epsilon(privacy["certified_epsilon"]["max"], "≤"),
             f"{privacy['accountant']}; {kept:,} of {len(budgets):,} within budget",
         ),
+        *_beside(privacy),
         ("audited", "not measured", ""),
     ]
+
+
+def _beside(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The same releases against others, for one record of a unit, and for a person whom several owners know."""
+    together, person, asked = (
+        privacy[key] for key in ("all_others_epsilon", "person_epsilon", "owners_per_person")
+    )
+    rows = []
+    if together is not None:
+        rows.append(("against all others", _epsilon(together, "≤"), "were they to collude"))
+    if privacy["unit"] != UNIT and named(privacy["relation"]).sizes_are_public:
+        rows.append(
+            ("one record", _epsilon(privacy["certified_epsilon"]["max"], "≤"), "no more than all of a unit")
+        )
+    if person is not None:
+        note = "a person whom they all know" + (": what budgets are for" if asked > 1 else "")
+        rows.append((f"at {told_owners(asked)} owners", _epsilon(person, "≤"), note))
+    return rows
+
+
+def budgets_of(names: tuple[str, ...], budgets: tuple[float, ...]) -> list[str]:
+    """Whose is which, where they differ: each owner of a few, each budget of many owners."""
+    if len(set(budgets)) == 1:
+        return []
+    if len(names) <= LISTED:
+        return wrap("owner = ε: " + ", ".join(f"{one} = {budget:g}" for one, budget in zip(names, budgets)))
+    who: dict[float, list[str]] = {}
+    for one, budget in zip(names, budgets):
+        who.setdefault(budget, []).append(one)
+    lines = []
+    for budget in sorted(who)[:LISTED]:
+        lines += wrap(f"  ε = {budget:g}: {some(who[budget], 3)}")
+    if len(who) > LISTED:
+        lines += wrap(f"  and {len(who) - LISTED:,} larger budgets, in result.json")
+    return ["whose budget:", *lines]
+
+
+def about_file(table: Table, findings: Sequence[str], warn: bool = False) -> list[str]:
+    """How a file was read, columns that are passed over, rows that do not fit; `warn`: and what nobody declared."""
+    told = (
+        [f"note: {one}" for one in undeclared(table.classes_declared, table.columns_declared)] if warn else []
+    )
+    told += [f"your file: {table.read_as}"] if table.read_as else []
+    told += [f"your file: left out, as declared: {some(table.left_out)}"] if table.left_out else []
+    told += [f"your file: not declared and not used: {some(table.unused)}"] if table.unused else []
+    told += [f"your file (oracle): {one}" for one in findings]
+    return [line for one in told for line in wrap(one)]
 
 
 def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
@@ -81,31 +214,42 @@ def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
         f"the claim is {result.claim.note}" if result.claim.note.startswith("outside") else result.claim.note
     )
     found = [claim, privacy["reason"], *privacy["warnings"]]
-    return [line for note in found if note for line in _wrap(f"note: {note}")]
+    return [line for note in found if note for line in wrap(f"note: {note}")]
 
 
 def _epsilon(value: float | str | None, sign: str) -> str:
     if value is None:
         return "none stated"
-    return (
-        "ε = ∞"
-        if value == "inf"
-        else f"ε {sign} {value:,.4g}"
-        if float(value) < 1000
-        else f"ε {sign} {value:,.0f}"
-    )
+    if value == "inf":
+        return "ε = ∞"
+    if sign == "≤":
+        return f"ε ≤ {upper(float(value))}"
+    return f"ε {sign} {value:,.4g}" if float(value) < 1000 else f"ε {sign} {value:,.0f}"
 
 
-def _table(rows: list[tuple[str, str, str]]) -> list[str]:
-    """Columns in line; a last cell that is too long goes on below itself."""
+def width() -> int:
+    """The terminal's columns (or COLUMNS), between 40 and 80; 80 in a file."""
+    return max(_NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+
+
+def in_columns(rows: list[tuple[str, str, str]]) -> list[str]:
+    """Columns in line; a last cell that is too long goes on below itself, or all of it stands below its row."""
     first, second = (max(len(row[at]) for row in rows) for at in (0, 1))
-    lead = " " * (first + second + 6)
+    lead, wide = " " * (first + second + 6), width()
     lines = []
     for name, value, note in rows:
-        line = f"  {name:<{first}}  {value:<{second}}  {note}"
-        lines += textwrap.wrap(line.rstrip(), WIDTH, subsequent_indent=lead, drop_whitespace=True) or [""]
+        line = f"  {name:<{first}}  {value:<{second}}"
+        if wide - len(lead) < _ROOM:
+            lines += wrap(line.rstrip()) + textwrap.wrap(
+                note, wide, initial_indent="    ", subsequent_indent="    "
+            )
+        else:
+            lines += textwrap.wrap(f"{line}  {note}".rstrip(), wide, subsequent_indent=lead) or [""]
     return lines
 
 
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def wrap(text: str) -> list[str]:
+    """Lines no wider than the terminal, those after the first moved in."""
+    return textwrap.wrap(
+        text, width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie._rounding import lower, upper
+from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 from coterie.cli._progress import progress
+from coterie.cli._words import wrap
 from coterie.cli.run import choose
 
 if TYPE_CHECKING:
     from coterie.experiments.audits import Audited
 
-WIDTH = 80
+_METHODS = {"gaussian_assumed": "if all is Gaussian", "one_run": "by the one-run method"}
 
 
 def audit(
@@ -25,35 +27,49 @@ def audit(
         Path | None,
         typer.Argument(help="An experiment file (TOML), or a run's folder to write the finding into."),
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="Which protocol, such as dual_averaging.")] = None,
-    calibration: Annotated[str | None, typer.Option(help="certified, paper or noiseless")] = None,
+    protocol: options.Protocol = None,
+    calibration: options.Calibration = None,
     epsilon: Annotated[str | None, typer.Option(help="Budget; the largest is attacked.")] = None,
     delta: Annotated[float | None, typer.Option(help="δ of the budget.")] = None,
     owners: Annotated[int | None, typer.Option(help="How many owners the audit's world has.")] = None,
     records: Annotated[int | None, typer.Option(help="Records of each owner in the audit's world.")] = None,
-    dim: Annotated[int, typer.Option(help="Dimension of the model in the audit's world.")] = 1,
-    games: Annotated[int, typer.Option(help="How many games to play.")] = 100_000,
+    dim: Annotated[
+        int | None, typer.Option(help="Dimension of the model in the audit's world; 1 by default.")
+    ] = None,
+    games: Annotated[
+        int | None, typer.Option(help="How many games to play; by default what takes about half a minute.")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.999,
     seed: Annotated[int | None, typer.Option(help="Of the games.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A protocol setting, KEY=VALUE; repeat.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    set_: options.Set = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Attack the real code with worst-case records: audited ε beside claimed and certified."""
+    """Attack the real code with a worst-case record: audited ε beside claimed and certified.
+
+    A run's folder is attacked by the run's own releases, noise and sampling, and gets the finding. Without one the
+    protocol is attacked in a small world of its own.
+    """
     with exits():
         folder = place if place is not None and place.is_dir() else None
-        file = folder / "experiment.toml" if folder else place
-        chosen = choose(file, context.params, epsilon, set_ or [])
-        from coterie.experiments import audits, output
-
-        result = audits.read_result(folder) if folder else {}
-        with progress() as tell:
-            found = audits.audit_experiment(chosen, audits.Effort(games, confidence, records, dim), tell)
         if folder:
+            _refuse_changes(context.params)
+            from coterie.experiments import audits, output
+            from coterie.experiments.experiment import read_toml
+
+            chosen = read_toml(folder / "experiment.toml")
+            result = audits.read_result(folder)
+            with progress() as tell:
+                found = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
             audits.write_finding(folder, result, found)
             if (folder / "report.html").exists():
                 output.rewrite_report(folder)
+        else:
+            chosen = choose(place, context.params, epsilon, set_ or [])
+            from coterie.experiments import audits
+
+            with progress() as tell:
+                effort = audits.Effort(games, confidence, records, 1 if dim is None else dim)
+                found = audits.audit_experiment(chosen, effort, tell)
         if as_json:
             return print_json(
                 {"protocol": chosen.protocol, "calibration": chosen.calibration} | found.to_json()
@@ -63,37 +79,48 @@ def audit(
             print(f"written: {folder / 'result.json'}")
 
 
-def _words(found: Audited, name: str) -> str:
-    from coterie.audit.neighbours import words
+def _refuse_changes(options: dict[str, Any]) -> None:
+    """A run is audited as it was run."""
+    from coterie.errors import InputError
 
+    for name in ("protocol", "calibration", "epsilon", "delta", "owners", "records", "dim", "set_"):
+        if (value := options.get(name)) not in (None, [], ()):
+            raise InputError(
+                f"{name.strip('_')}={value}: a run's folder is audited as it was run. Leave it out, or name no folder."
+            )
+
+
+def _words(found: Audited, name: str) -> str:
     one = found.audit
     finding, certificate = one.finding, one.certificate
     lines = [
-        *_wrap(f"{name}: {words(found.setting)}."),
+        *wrap(f"{name}: {found.world}."),
         "",
-        *_wrap(f"privacy of one {finding.unit} ({finding.relation}, {finding.view}, δ = {finding.delta:g})"),
+        *wrap(f"privacy of one {finding.unit} ({finding.relation}, {finding.view}, δ = {finding.delta:g})"),
         f"  claimed    {_epsilon(one.claim.epsilon, '='):<14}  {one.claim.source}",
         f"  certified  {_epsilon(certificate.epsilon, '≤'):<14}  {certificate.accountant}",
         f"  audited    {_epsilon(finding.epsilon, '≥'):<14}  "
         f"confidence {finding.confidence:g}, {finding.games:,} games",
         "",
-        *_wrap(
-            f"second opinions: ε ≥ {one.gaussian:.3g} if the mechanism is Gaussian, "
-            f"ε ≥ {one.one_run:.3g} by the one-run method. Score: {one.score}."
+        *wrap(f"score: {one.score}."),
+        *(wrap(f"second opinion: {line}.") if (line := _opinions(one.opinions.shown)) else []),
+        *wrap(
+            f"left out: {'; '.join(f'{_METHODS[name]}, as {why}' for name, why in one.opinions.left_out.items())}."
         ),
     ]
     note = certificate.reason or (one.claim.note if one.claim.note.startswith("outside") else "")
-    lines += _wrap(f"note: {note}") if note else []
+    lines += wrap(f"note: {note}") if note else []
     if one.claim.epsilon is not None and finding.epsilon > one.claim.epsilon:
-        lines += _wrap("The claim is refuted: the attack found more than it allows.")
+        lines += wrap("The claim is refuted: the attack found more than it allows.")
     return "\n".join([*lines, f"({one.seconds:.1f} s)"])
+
+
+def _opinions(shown: dict[str, float]) -> str:
+    return ", ".join(f"ε ≥ {value:.3g} {_METHODS[name]}" for name, value in shown.items())
 
 
 def _epsilon(value: float | None, sign: str) -> str:
     if value is None:
         return "none stated"
-    return "ε = ∞" if math.isinf(value) else f"ε {sign} {value:,.4g}"
-
-
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    rounded = {"≤": upper, "≥": lower}.get(sign, "{:,.4g}".format)
+    return "ε = ∞" if math.isinf(value) else f"ε {sign} {rounded(value)}"

@@ -1,4 +1,4 @@
-"""`coterie certify`: what papers claim beside what can be certified, and a run's certificates computed again."""
+"""`coterie certify`: what papers claim beside what can be certified, a run's certificates again, any mechanisms."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie import _check
+from coterie.cli import _shared as options
+from coterie.cli._accountant import Asked, account
 from coterie.cli._common import exits, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
+    from coterie.accounting import Certificate
     from coterie.experiments.claims import Row
     from coterie.experiments.recompute import Check
     from coterie.reports.claims import Bar
@@ -27,18 +31,54 @@ def certify(
         list[str] | None, typer.Option("--set", help="A public number of its setting, KEY=VALUE; repeat.")
     ] = None,
     from_: Annotated[
-        Path | None, typer.Option("--from", help="A run's result.json: compute its certificates again.")
+        Path | None,
+        typer.Option(
+            "--from", help="A run's folder, its result.json or a model: compute its certificates again."
+        ),
+    ] = None,
+    group: Annotated[
+        int | None, typer.Option(help="With --from: also ε for so many records of one person.")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Ask the accountant: gaussian (default) or laplace.")
+    ] = None,
+    multiplier: Annotated[
+        float | None, typer.Option(help="Noise scale over the bound on one record's part.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Instead of --multiplier: find the least that keeps this ε.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="How many releases.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Each record is drawn with this probability.")] = None,
+    cap: Annotated[int | None, typer.Option(help="With --rate and --records: at most so many.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="So many of --records are drawn without replacement.")
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="The public number of records.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ; 0 for Laplace noise alone.")] = None,
+    relation: Annotated[str | None, typer.Option(help="replace_one (default) or add_or_remove_one.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Compose this TOML file's tables, one for each mechanism.")
     ] = None,
     docs: Annotated[
         Path | None, typer.Option(help="Write the table as claims.md, with pictures, into this folder.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """What the five papers claim, what can be certified, and why they differ."""
+    """What the five papers claim, what can be certified, and why they differ; or what your own mechanisms cost."""
+    mechanism = {"noise": noise, "multiplier": multiplier, "steps": steps, "rate": rate,
+                 "cap": cap, "batch": batch, "records": records}  # fmt: skip
+    asked = Asked(plan, epsilon, delta, relation, mechanism)
     with exits():
+        if asked.given:
+            others = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
+            _alone(asked.given[0], others)
+            return account(asked, as_json)
         if from_ is not None:
             _alone("--from", {"--paper": paper, "--set": set_, "--docs": docs})
-            return _again(from_, as_json)
+            return _again(from_, 1 if group is None else _check.count("group", group), as_json)
+        if group is not None:
+            raise InputError(f"--group {group}: needs --from, whose releases these are.")
         if docs is not None:
             _alone("--docs", {"--paper": paper, "--set": set_})
         elif set_ and paper is None:
@@ -113,22 +153,32 @@ def _bar(row: Row) -> Bar:
     return Bar(f"{row.paper} · {row.protocol}", changed(row), row.claim.epsilon, row.certificate.epsilon)
 
 
-def _again(file: Path, as_json: bool) -> None:
+def _again(file: Path, group: int, as_json: bool) -> None:
     """Compare; one line and status 2 where the file says anything else than its events do."""
-    from coterie.experiments.recompute import check
+    from coterie.experiments.recompute import check, of_group
 
     with progress() as tell:
         tell("computing again", 0, 0)
         checks = check(file)
-    problems = [problem for one in checks for problem in one.problems]
+        problems = [problem for one in checks for problem in one.problems]
+        many = [of_group(one.found, group) for one in checks] if group > 1 and not problems else []
     if as_json:
-        print_json({"ok": not problems, "file": str(file), "problems": problems,
-                    "certificates": [_checked(one) for one in checks]})  # fmt: skip
+        found = [_checked(one) for one in checks]
+        for one, of_many in zip(found, many):
+            one["group"] = {"records": group, **_of_many(of_many)}
+        print_json({"ok": not problems, "file": str(file), "problems": problems, "certificates": found})
     elif not problems:
         for one in checks:
             print(f"agrees: {_whose(one)}{one.found}")
+        for one, of_many in zip(checks, many):
+            print(f"{_whose(one)}{of_many}")
     if problems:
         raise InputError(f"from={str(file)!r}: does not agree. {problems[0]}.")
+
+
+def _of_many(found: Certificate) -> dict[str, Any]:
+    plain = found.to_json()
+    return {name: plain[name] for name in ("epsilon", "epsilon_optimistic", "delta", "unit", "accountant")}
 
 
 def _checked(one: Check) -> dict[str, Any]:

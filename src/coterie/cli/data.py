@@ -1,16 +1,21 @@
-"""`coterie data list | describe | check | export`: what there is, who owns what, whether the files are right."""
+"""`coterie data list | describe | check | export | init`: what there is, who owns what, whether files are right."""
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
+from coterie.errors import InputError
+from coterie.reports.markup import many
 
 if TYPE_CHECKING:
+    from coterie.problems.datasets import Dataset, Source
     from coterie.problems.partition import Partition
     from coterie.problems.table import Table
 
@@ -23,6 +28,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 
 ORACLE = (
     "Exact counts of private rows: for the holder of the data or a researcher (oracle), never to be released."
+)
+FROM_ROWS = (
+    "warning: kinds, ranges and lists were read off the rows, and show single records: a release that nobody charges. "
+    "The file says so, and so will every run that uses it."
 )
 _SHADES = "█░▓▒"
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of the groups when there are more than the shades
@@ -37,7 +46,10 @@ def list_(data_dir: Folder = None, as_json: AsJson = False) -> None:
 
     folder = _folder_or_none(data_dir)
     rows = []
-    for name, entry in DATASETS.items():
+    for name in DATASETS:
+        entry = _entry_or_none(name)
+        if entry is None:
+            continue
         here = all(folder is not None and (folder / file.path).is_file() for file in entry.files)
         rows.append({"name": name, "task": entry.task, "owners": entry.owners or None, "here": here,
                      "description": entry.description, "licence": entry.licence,
@@ -45,6 +57,17 @@ def list_(data_dir: Folder = None, as_json: AsJson = False) -> None:
     if as_json:
         return print_json({"datasets": rows})
     _print_table(("name", "task", "owners", "here", "description"), rows)
+
+
+def _entry_or_none(name: str) -> Dataset | None:
+    """None where a plug-in is broken, which is said on standard error: the others are listed all the same."""
+    from coterie.problems.datasets import DATASETS
+
+    try:
+        return DATASETS.find(name)
+    except InputError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return None
 
 
 @app.command()
@@ -75,6 +98,33 @@ def export(
 
 
 @app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="A file of your own: CSV, Parquet or NPZ.")],
+    out: Annotated[Path, typer.Option(help="Columns file to write.")] = Path("columns.toml"),
+    target: Annotated[str | None, typer.Option(help="Column that is to be learnt.")] = None,
+    owner_column: Annotated[str | None, typer.Option(help="Column that says whose a row is.")] = None,
+    from_rows: Annotated[
+        bool,
+        typer.Option("--from-rows", help="Read ranges and lists off the rows: a release nobody charges."),
+    ] = False,
+) -> None:
+    """Write the columns file of a table, to be filled in; without --from-rows nothing but its header is looked at."""
+    with exits():
+        from coterie.model.format import check_new, write
+        from coterie.problems.datasets.init import columns_file
+
+        check_new("out", out)
+        write(out, columns_file(file, target, owner_column, from_rows).encode())
+    if from_rows:
+        print(FROM_ROWS, file=sys.stderr)
+        print(
+            f"written: {out}, from the rows of {file}. Replace what it says by what is known without looking at them."
+        )
+    else:
+        print(f"written: {out}. Fill it in, from what is known without looking at rows.")
+
+
+@app.command()
 def check(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
     data_dir: Folder = None,
@@ -82,7 +132,6 @@ def check(
 ) -> None:
     """Compare checksums. Exit status 2 if a file is missing or different."""
     from coterie import _check
-    from coterie.errors import InputError
     from coterie.problems import datasets
 
     with exits():
@@ -107,10 +156,18 @@ def check(
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="A data set's name, see `coterie data list`.")],
+    name: Annotated[
+        str, typer.Argument(help="A data set's name, see `coterie data list`, or a file of your own.")
+    ],
+    target: options.Target = None,
+    owner_column: options.OwnerColumn = None,
+    columns: options.Columns = None,
     owners: Annotated[int | None, typer.Option(help="Number of owners.")] = None,
     partition: Annotated[
         str | None, typer.Option(help="column, iid, dirichlet:0.3, two_groups:4 or random_sizes:50.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="column:NAME: how many records the persons named there have.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write a picture of who owns what (PNG).")] = None,
@@ -118,24 +175,27 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Rows, columns, classes, and a picture of who owns what."""
-    from coterie.problems.datasets import load
+    from coterie.cli._data_units import checked, distribution
+    from coterie.problems.datasets import Source
 
     with exits():
-        table = load(name, data_dir)
-        facts = summary(table, _parts(table, partition, owners, seed))
+        source = Source(name, target, owner_column, columns, checked(unit))
+        table = source.table(data_dir)
+        parts = _parts(source, table, partition, owners, seed)
+        facts = summary(table, parts) | {"units": distribution(table, parts, source.privacy_unit)}
         if out is not None:
             _save(table, facts, out)
     if as_json:
         return print_json(facts)
-    _show(facts)
+    _show(facts, table)
 
 
-def _parts(table: Table, how: str | None, owners: int | None, seed: int) -> Partition:
+def _parts(source: Source, table: Table, how: str | None, owners: int | None, seed: int) -> Partition:
     """As asked for; else by natural owner, however small, or all rows in one piece."""
-    from coterie.problems.partition import by_column, iid, partition
+    from coterie.problems.partition import by_column, iid
 
     if how is not None or owners is not None:
-        return partition(table, how, owners, seed)
+        return source.divided(table, how, owners, seed)
     if table.owner is None:
         return iid(len(table.y), 1, seed)
     return by_column(table.owner, table.owner_names, least=1)
@@ -152,10 +212,18 @@ def summary(table: Table, parts: Partition) -> dict[str, Any]:
         "note": table.note,
         "rows": len(table.y),
         "test_rows": len(table.y_test),
+        "test_is_public": table.test_is_public,
         "shape": list(table.x.shape[1:]),
         "columns": list(table.columns),
         "target_bounds": None if table.target_bounds is None else list(table.target_bounds),
         "groups": list(groups),
+        "classes_declared": table.classes_declared,
+        "columns_declared": table.columns_declared,
+        "read_as": table.read_as,
+        "partition": parts.how,
+        "left_out": list(table.left_out),
+        "unused": list(table.unused),
+        "findings": list(table.findings),
         "warning": ORACLE,
         "owners": [
             {"name": owner, "rows": len(rows), "counts": [int(count) for count in line]}
@@ -219,7 +287,7 @@ def _largest(facts: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _how_many(facts: dict[str, Any]) -> str:
     owners = len(facts["owners"])
-    return f"{owners} owners" if owners <= _SHOWN else f"the {_SHOWN} largest of {owners} owners"
+    return many(owners, "owner") if owners <= _SHOWN else f"the {_SHOWN} largest of {owners} owners"
 
 
 def _colour(at: int, groups: int) -> Any:
@@ -229,19 +297,25 @@ def _colour(at: int, groups: int) -> Any:
     return ("#9ecae1", "#d95f0e")[at] if groups == 2 else colormaps["viridis"](at / max(1, groups - 1))
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show(facts: dict[str, Any], table: Table) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table as Grid
 
+    from coterie.cli._data_units import lines
+    from coterie.cli._words import about_file
+
     console = Console()
-    kind = f"{facts['task']}, {facts['rows']:,} private rows, {facts['test_rows']:,} public test rows"
+    held = "public test rows" if facts["test_is_public"] else "held-out rows"
+    kind = f"{facts['task']}, {facts['rows']:,} private rows, {facts['test_rows']:,} {held}"
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {kind}, {' x '.join(map(str, facts['shape']))} features"
     )
     for key in ("source", "note"):
         if facts[key]:
             console.print(f"{key}: {facts[key]}", markup=False)
+    for line in about_file(table, table.findings, warn=True):
+        console.print(line, markup=False, highlight=False)
     console.print(f"[yellow]{facts['warning']}[/]")
     marks = _marks(len(facts["groups"]))
     grid = Grid(box=None, pad_edge=False)
@@ -252,7 +326,11 @@ def _show(facts: dict[str, Any]) -> None:
     for owner in _largest(facts):
         grid.add_row(escape(owner["name"]), f"{owner['rows']:,}", _bar(owner["counts"], marks, largest))
     console.print(grid)
-    console.print(_how_many(facts))
+    console.print(f"{_how_many(facts)}, partition {facts['partition']}")
+    if facts["units"] is not None:
+        console.print(f"[yellow]{facts['units']['warning']}[/]")
+        for line in lines(facts["units"]):
+            console.print(line, markup=False, highlight=False)
 
 
 def _marks(groups: int) -> str:

@@ -1,4 +1,4 @@
-"""`coterie ledger show | verify`: what an owner has spent, and whether the file was tampered with."""
+"""`coterie ledger show | verify | backup | restore | write-off | actions`: what an owner has spent, and keeping it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie._rounding import lower
 from coterie.cli._common import exits, print_json
+from coterie.reports.markup import many
 
 if TYPE_CHECKING:
     from coterie.accounting.ledger import Snapshot
@@ -51,11 +53,115 @@ def verify(
             print_json({"ok": not problems, "file": str(file), "rows": found.rows, "head": found.head,
                         "head_given": head, "problems": problems})  # fmt: skip
         elif not problems:
-            print(f"ok: {found.rows} rows in an unbroken chain\nhead: {found.head}")
+            print(f"ok: {many(found.rows, 'row')} in an unbroken chain\nhead: {found.head}")
         else:
             print("\n".join(problems))
         if problems:
             raise InputError(f"file={str(file)!r}: not in order. First: {problems[0]}")
+
+
+@app.command()
+def backup(
+    file: File,
+    copy: Annotated[
+        Path, typer.Argument(help="Where to; an older copy there is replaced.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a ledger safely, also while its owner writes, and check the copy."""
+    from coterie.accounting.ledger import recovery
+
+    with exits():
+        head = recovery.backup(file, copy)
+        if as_json:
+            return print_json({"copy": str(copy), "rows": head.sequence, "head": head.hash})
+        print(f"{copy}: {many(head.sequence, 'row')}\nhead: {head.hash}")
+
+
+@app.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(help="A copy that `backup` made.", show_default=False)],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Your party's folder, of every run since the copy that uses this ledger.", show_default=False
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Put a copy in a lost ledger's place. What it may lack is settled with the peers before anything is released."""
+    with exits():
+        from coterie.federation import actions as trail
+        from coterie.federation import party, recovery
+
+        file, found = recovery.restore(copy, folders)
+        for own in map(party.read, folders):
+            trail.record(
+                own.folder, "restore", ledger=file, complete=found.complete, unsettled=found.unsettled
+            )
+        if as_json:
+            return print_json(
+                {"file": str(file), "rows": found.head.sequence, "complete": found.complete,
+                 "unsettled": list(found.unsettled)})  # fmt: skip
+        print(f"{file}: restored, {many(found.head.sequence, 'row')}")
+        if found.complete:
+            return print("Complete: it has everything that was noted beside the file.")
+        print(
+            f"It may be older than what has left. Unsettled: {', '.join(found.unsettled)}. Start its node while all "
+            "of its peers run: it goes on if none holds a later release, and else stops and says so. Then, or where "
+            "peers are gone for good, give the run up: coterie ledger write-off FOLDER. Until then no other run is "
+            "charged."
+        )
+
+
+@app.command("write-off")
+def write_off(
+    folder: Annotated[Path, typer.Argument(help="Your party's folder.", show_default=False)],
+    agreement: Annotated[
+        Path | None, typer.Option(help="An earlier agreement.json, of whose run; default: the folder's.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a run up: all that it could still have released counts as released, and it never goes on."""
+    with exits():
+        from coterie.federation import actions as trail
+        from coterie.federation import party, recovery
+
+        run, spent = recovery.write_off(folder, agreement)
+        own = party.read(folder)
+        trail.record(own.folder, "write-off", ledger=own.ledger, run=run)
+        if as_json:
+            return print_json({"run": run, "spent": spent.to_json()})
+        print(f"run {run}: written off; it releases nothing any more\n{spent}")
+
+
+@app.command()
+def actions(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Your party's folder, or the network's for its founder.", show_default=False),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """What administrators did here, when, as whom, and where the ledger stood. Exit status 2 if it was edited."""
+    with exits():
+        from coterie.federation import actions as trail
+
+        found = trail.read(folder)
+        if as_json:
+            return print_json({"actions": [one._asdict() for one in found]})
+        for one in found:
+            about = ", ".join(f"{key} {_told(value)}" for key, value in one.about.items())
+            rows = "" if one.ledger is None else f"; ledger: {many(one.ledger['rows'], 'row')}"
+            print(
+                f"{one.time[:19].replace('T', ' ')}  {one.action:<9} {one.by}{about and ': ' + about}{rows}"
+            )
+        last = found[-1].hash if found else trail.START
+        print(f"ok: {many(len(found), 'action')} in an unbroken chain\nhead: {last}")
+
+
+def _told(value: Any) -> str:
+    return ", ".join(map(str, value)) or "nobody" if isinstance(value, list) else str(value)
 
 
 def summary(file: Path, snapshot: Snapshot) -> dict[str, Any]:
@@ -106,8 +212,10 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(f"budget:    ε = {budget['epsilon']:g} (δ = {budget['delta']:g}, {facts['relation']}, "
                   f"unit: {facts['unit']})")  # fmt: skip
     console.print(facts["spent_text"].replace("certified: ε ≤", "spent:     ε ≤", 1), markup=False)
-    console.print(f"remaining: ε = {facts['remaining']:.4g}")
-    console.print(f"data:      {facts['data_hash']}\nhead:      {facts['head']} ({facts['rows']} rows)")
+    console.print(f"remaining: ε = {lower(facts['remaining'])}")
+    console.print(
+        f"data:      {facts['data_hash']}\nhead:      {facts['head']} ({many(facts['rows'], 'row')})"
+    )
     for one in facts["partitions"]:
         console.print(
             f"partition: {escape(one['name'])}, {one['charged_parts']} of {one['parts']} parts charged"
@@ -133,7 +241,7 @@ def _words(event: dict[str, Any]) -> str:
     inside = []
     for key, value in event.items():
         if isinstance(value, list):
-            inside.append(f"{len(value)} events")
+            inside.append(many(len(value), "event"))
         elif key != "type":
             inside.append(_words(value) if isinstance(value, dict) else f"{value:g}")
     return f"{event['type'].removesuffix('DpEvent')}({', '.join(inside)})"

@@ -1,47 +1,71 @@
-"""`coterie network new | add | revoke | up | status`: found a network of real owners, and try it on one machine."""
+"""`coterie network new | add | revoke | forget | check | up | status | watch | stop`: real owners; a trial of them."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
+from coterie.cli._network_keys import COMMANDS, Folder
+from coterie.cli._network_words import noted, tell
 from coterie.errors import InputError
-
-if TYPE_CHECKING:
-    from coterie.experiments.federation.collaboration import Collaboration
+from coterie.units import Unit, several
 
 app = typer.Typer(help="Found a network of real owners, and try it on one machine.", no_args_is_help=True)
-
-Folder = Annotated[Path, typer.Argument(help="The network's folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.command()
 def new(
     folder: Folder,
     owners: Annotated[str, typer.Option(help="Names, with commas: north,south,east")],
-    sizes: Annotated[str, typer.Option(help="Records of each owner: 400,300,500 (public)")],
     columns: Annotated[Path, typer.Option(help="TOML file: target, classes or range, and columns.")],
+    sizes: Annotated[
+        str | None, typer.Option(help="Records, or units, of each owner: 400,300,500 (public)")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="Which protocol, such as dual_averaging.")] = "dual_averaging",
     topology: Annotated[str, typer.Option(help="ring, complete, one_peer_exponential, …")] = "ring",
     epsilon: Annotated[str, typer.Option(help="Budget of each owner: 1, or 0.5,1,2")] = "1",
     delta: Annotated[float, typer.Option(help="δ of every owner's budget.")] = 1e-5,
-    features: Annotated[str | None, typer.Option(help="Cost-free feature maps, such as scale,ball.")] = None,
+    evaluate: Annotated[
+        float | None,
+        typer.Option(help="Share of the budget for an evaluation to publish; default 0.05, 0: none."),
+    ] = None,
+    hold_out: options.HoldOut = None,
+    evaluate_by: options.EvaluateBy = None,
+    select: options.Select = None,
+    unit: options.Unit = None,
+    records_per_unit: options.RecordsPerUnit = None,
+    unit_mean: options.UnitMean = None,
+    latest: options.Latest = None,
+    owners_per_person: options.OwnersPerPerson = None,
+    features: options.Features = None,
     loss: Annotated[str | None, typer.Option(help="logistic, softmax, squared, hinge, huber")] = None,
     model: Annotated[str, typer.Option(help="linear or two_layer")] = "linear",
-    gossip_steps: Annotated[int | None, typer.Option(help="Mixing steps for each release.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A protocol setting, KEY=VALUE; repeat.")
+    base_rate: Annotated[float | None, typer.Option(help="Share of the rarer class, publicly known.")] = None,
+    class_weight: Annotated[str | None, typer.Option(help="balanced: by the base rate.")] = None,
+    threshold: Annotated[
+        str | None, typer.Option(help="Of the second class: a probability, or base_rate.")
     ] = None,
+    gossip_steps: options.GossipSteps = None,
+    set_: options.Set = None,
     address: Annotated[
         list[str] | None, typer.Option(help="NAME=HOST:PORT where a party listens; repeat. Else 127.0.0.1.")
+    ] = None,
+    request: Annotated[
+        list[Path] | None,
+        typer.Option(help="NAME.pem of a party that made its key at home (network request); repeat."),
     ] = None,
     router: Annotated[
         str | None, typer.Option(help="HOST:PORT of a Zenoh router, for wide-area links.")
     ] = None,
+    aggregator: Annotated[
+        bool, typer.Option(help="--no-aggregator: masked sums between neighbours of the topology alone.")
+    ] = True,
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for a neighbour, then go on without it.")
     ] = 10.0,
@@ -50,65 +74,87 @@ def new(
     name: Annotated[
         str | None, typer.Option(help="What the run is called; default: the folder's name.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write the agreement, the certificates and a folder for each party; say what to send to whom."""
     with exits():
-        from coterie.cli.run import parse_epsilon, parse_settings
-        from coterie.engines.federate.machine import Patience
+        from coterie.cli.run import parse_epsilon, parse_settings, parse_threshold
+        from coterie.evaluation import DEFAULT_SHARE
         from coterie.experiments.experiment import Experiment, override
-        from coterie.experiments.federation import network
-        from coterie.experiments.federation.agreement import Agreement
-        from coterie.problems.datasets import schema
 
         names = _names(owners)
         given = {
             "protocol": protocol, "topology": topology, "delta": delta, "features": features, "loss": loss,
             "model": model, "gossip_steps": gossip_steps, "seed": seed, "epsilon": parse_epsilon(epsilon),
-            "settings": parse_settings(set_ or []),
+            "evaluate": DEFAULT_SHARE if evaluate is None else evaluate, "hold_out": hold_out,
+            "evaluate_by": evaluate_by, "select": select,
+            "settings": parse_settings(set_ or []), "base_rate": base_rate, "class_weight": class_weight,
+            "threshold": parse_threshold(threshold), "unit": unit, "records_per_unit": records_per_unit,
+            "unit_mean": unit_mean, "latest": latest, "owners_per_person": owners_per_person,
         }  # fmt: skip
         experiment = override(
             Experiment(), {key: value for key, value in given.items() if value is not None}, "command line"
         )
+        from coterie.federation import network
+        from coterie.federation.agreement import Agreement, settled
+        from coterie.federation.transport.machine import Patience
+        from coterie.problems.datasets import declared, schema
+
+        protected = declared.read_toml(columns).unit_with(unit, records_per_unit, bool(unit_mean), latest)
         agreement = Agreement(
             name=name or folder.resolve().name.lower(),
-            experiment=experiment,
+            experiment=replace(experiment, **settled(protected)),
             schema=schema.read_toml(columns),
-            sizes=_sizes(sizes, names),
+            sizes=_sizes(sizes, names, protected),
             patience=Patience(wait=wait),
             clock=clock,
+            aggregator=aggregator,
         )
-        planned = network.found(folder, agreement, _addresses(address or []), router)
-        _tell(folder, planned, as_json, "founded")
+        asked = {path.stem: path for path in request or []}
+        optional = evaluate is None and not hold_out and evaluate_by is None
+        planned = network.found(folder, agreement, _addresses(address or []), router, optional, asked)
+        noted(folder, "new", planned)
+        tell(folder, planned, as_json, "founded")
 
 
 @app.command()
 def add(
     folder: Folder,
     owner: Annotated[str, typer.Argument(help="The new owner's name.")],
-    size: Annotated[int, typer.Option(help="Its number of records (public).")],
+    size: Annotated[int, typer.Option(help="Its number of records, or of units (public).")],
     epsilon: Annotated[float, typer.Option(help="Its budget.")] = 1.0,
     address: Annotated[str | None, typer.Option(help="HOST:PORT where it listens.")] = None,
-    as_json: AsJson = False,
+    request: Annotated[
+        Path | None, typer.Option(help="Its request, if it made its key at home (network request).")
+    ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Admit one more owner, under a new agreement that every party needs."""
     with exits():
-        from coterie.experiments.federation import network
+        from coterie.federation import network
 
-        _tell(folder, network.add(folder, owner, size, epsilon, address), as_json, "changed")
+        planned = network.add(folder, owner, size, epsilon, address, request)
+        noted(folder, "add", planned, party=owner)
+        tell(folder, planned, as_json, "changed")
 
 
 @app.command()
 def revoke(
     folder: Folder,
     owner: Annotated[str, typer.Argument(help="The owner that leaves.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Exclude an owner, under a new agreement that every other party needs."""
     with exits():
-        from coterie.experiments.federation import network
+        from coterie.federation import network
 
-        _tell(folder, network.revoke(folder, owner), as_json, "changed")
+        planned = network.revoke(folder, owner)
+        noted(folder, "revoke", planned, party=owner)
+        tell(folder, planned, as_json, "changed")
+
+
+for about_keys in COMMANDS:
+    app.command()(about_keys)
 
 
 @app.command()
@@ -116,31 +162,40 @@ def up(
     folder: Folder,
     data: Annotated[Path, typer.Option(help="Folder with NAME.csv of each owner.")],
     injected_seed: Annotated[int | None, typer.Option(hidden=True)] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Start every party on this machine, for a trial, with a live table; Ctrl-C stops all of them."""
     with exits():
         from coterie.cli._live import watch
-        from coterie.experiments.federation import local
+        from coterie.federation import local
+        from coterie.federation.drive import stopping
 
-        with local.started(folder, data, injected_seed) as network:
-            watch(network)
+        with stopping() as stop, local.started(folder, data, injected_seed) as network:
+            watch(network, stop)
         outcome = network.outcome()
         if as_json:
             print_json(outcome)
         else:
             print(local.words(outcome))
-        if not outcome["finished"]:
+        if not outcome["finished"] and not stop():
             raise InputError(f"{folder}: not every party finished. The last lines of each are above.")
 
 
 @app.command()
-def status(folder: Folder, as_json: AsJson = False) -> None:
+def status(
+    folder: Annotated[
+        Path, typer.Argument(help="The network's folder, or a party's own: then its node is asked.")
+    ],
+    as_json: options.AsJson = False,
+) -> None:
     """Where each party of a network on this machine stands."""
     with exits():
-        from coterie.experiments.federation import local
+        from coterie.federation import control, local, party
 
-        found = local.status(folder)
+        if (folder / party.NAME).exists():
+            found = [{"name": party.read(folder).name, **control.ask(folder, "status")["status"]}]
+        else:
+            found = local.status(folder)
         if as_json:
             return print_json({"parties": found})
         from rich.console import Console
@@ -150,6 +205,87 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
         Console().print(table(found))
 
 
+@app.command()
+def check(
+    folder: Folder,
+    data: Annotated[Path | None, typer.Option(help="Folder with NAME.csv of each owner.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Dry run of every party on this machine: who reaches whom, what it would cost. Nothing is released."""
+    with exits():
+        from coterie.federation import check as dry
+        from coterie.federation import local
+
+        found = dry.check(local.parties_of(folder, data), lambda line: None, with_files=data is not None)
+        told = [dry.summary(one) for one in found]
+        if as_json:
+            print_json({"ready": all(one["ready"] for one in told), "parties": told})
+        else:
+            from rich.console import Console
+
+            from coterie.cli._live import reach
+
+            Console().print(reach(told))
+            print("\n\n".join(map(dry.words, told)))
+        dry.refuse_troubles(found)
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+) -> None:
+    """Where your own party stands, live, on its machine; until it ends, or Ctrl-C, which does not stop it."""
+    with exits():
+        from coterie.cli import _watch
+        from coterie.federation import party
+
+        try:
+            _watch.watch(party.read(folder).status)
+        except KeyboardInterrupt:
+            return
+
+
+@app.command()
+def stop(
+    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask your own node to stop after its step, and wait for its end; for the user that it runs as, alone."""
+    with exits():
+        from coterie.federation import control, party
+
+        own = party.read(folder)
+        answer = control.ask(own.folder, "stop")
+        if "warning" in answer:
+            print(f"warning: {answer['warning']}", file=sys.stderr)
+        if as_json:
+            return print_json({"name": own.name, "stopped": True})
+        print(f"{own.name}: stopped. Start it again to go on; nothing is lost.")
+
+
+@app.command()
+def forget(
+    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    owner: Annotated[str, typer.Argument(help="The owner that will not come back.")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Go on without an owner that is lost for good. All who go on run this; there is no way back."""
+    with exits():
+        from coterie.federation import actions, forgetting, party
+
+        own = party.read(folder)
+        planned = forgetting.forget(own, owner)
+        actions.record(own.folder, "forget", ledger=own.ledger, party=owner, run=planned.agreement.run)
+        forgotten, present = sorted(planned.forgotten), set(planned.agreement.owners) - planned.forgotten
+        if as_json:
+            return print_json({"forgotten": forgotten, "present": sorted(present)})
+        print(
+            f"From its next start your party goes on without {', '.join(forgotten)}, with whoever decided the same: "
+            f"{', '.join(sorted(present))} must each run this command, and start again. What {owner} released stays "
+            "in the model; it cannot come back into this run."
+        )
+
+
 def _names(text: str) -> list[str]:
     names = [one.strip() for one in text.split(",") if one.strip()]
     if len(set(names)) < len(names):
@@ -157,7 +293,13 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _sizes(text: str, names: list[str]) -> dict[str, int]:
+def _sizes(text: str | None, names: list[str], unit: Unit) -> dict[str, int]:
+    if text is None and unit.kind == "owner":
+        return dict.fromkeys(names, 1)
+    if text is None:
+        raise InputError(
+            f"sizes=None: say how many {several(unit.words)} each owner has (--sizes 400,300,500)."
+        )
     parts = [one.strip() for one in text.split(",")]
     if not all(part.isdigit() for part in parts) or len(parts) != len(names):
         raise InputError(
@@ -174,37 +316,3 @@ def _addresses(pairs: list[str]) -> dict[str, str]:
             raise InputError(f"address={pair!r}: must look like NAME=HOST:PORT.")
         found[name] = where
     return found
-
-
-def _tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> None:
-    agreement = planned.agreement
-    summary: dict[str, Any] = {
-        "folder": str(folder),
-        "name": agreement.name,
-        "run": agreement.run,
-        "agreement_sha256": agreement.digest.hex(),
-        "owners": list(agreement.owners),
-        "hub": planned.hub,
-        "parties": {name: str(folder / "parties" / name) for name in planned.parties},
-        "router": str(folder / "router") if (folder / "router").exists() else None,
-    }
-    if as_json:
-        return print_json(summary)
-    lines = [
-        f"Network {agreement.name!r} {what}: {agreement.experiment.protocol} among {len(agreement.owners)} owners.",
-        f"Agreement (public; everybody should compare this hash by telephone): {agreement.digest.hex()}",
-        "",
-        "Send each of these folders to its party alone, over a channel you trust; a private key is in it:",
-        *(f"  {name:<16} {place}" for name, place in summary["parties"].items()),
-        f"Keep {folder / 'authority'} yourself: who has it can admit anybody.",
-        "",
-        "Each owner then runs:  coterie node FOLDER --data ITS-FILE.csv",
-    ]
-    if planned.hub:
-        lines.append(f"The {planned.hub} runs:  coterie node FOLDER        (it has no records)")
-    if summary["router"]:
-        lines.append(
-            f"The router's keeper gets {summary['router']}, and runs there:  zenohd --config router.json"
-        )
-    lines.append(f"To try all of it on this machine:  coterie network up {folder} --data FOLDER-OF-CSV-FILES")
-    print("\n".join(lines))

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-import sys
-import time
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli._common import exits, print_json
-from coterie.errors import InputError
+from coterie.cli import _shared as options
+from coterie.cli._cache import keep_compiled
+from coterie.cli._common import INTERRUPTED, exits, print_json
+from coterie.errors import CoterieError, InputError
+
+if TYPE_CHECKING:
+    from coterie.federation.logs import Log
+    from coterie.federation.party import Party
+    from coterie.federation.systemd import Shown
+
+_TOLD = (
+    "finished",
+    "steps",
+    "of",
+    "run",
+    "network",
+    "certified_epsilon",
+    "spent_epsilon",
+    "budget_epsilon",
+    "out",
+)
 
 
 def node(
@@ -24,32 +44,204 @@ def node(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default: result beside node.toml.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Dry run: file, peers, cost. Nothing is released or charged.")
+    ] = False,
+    mask_key: Annotated[
+        bool, typer.Option("--mask-key", help="Make this owner's key for masked sums, and do nothing else.")
+    ] = False,
+    sign: Annotated[
+        bool,
+        typer.Option("--sign", help="Sign the agreement with the key you made, and do nothing else."),
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option(help="text, for people, or json: one object a line, nothing private.")
+    ] = "text",
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve /metrics (Prometheus) and /health on 127.0.0.1 at this port.")
+    ] = None,
     injected_seed: Annotated[int | None, typer.Option(hidden=True)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Run one owner (or the learner, or the aggregator): join, train, report. Ctrl-C stops; run again to go on."""
-    with exits():
+    """Run one owner (or the learner, or the aggregator): join, train, report. Ctrl-C stops; run again to go on.
+
+    Told to stop (Ctrl-C, SIGTERM), it finishes its step and ends with status 0, as service managers expect.
+    """
+    with exits(), _logged(log_format), _own_files():
         from dataclasses import replace
 
         from coterie import _check
-        from coterie.engines.federate.door import watched
-        from coterie.engines.federate.drive import stopping
-        from coterie.engines.federate.randomness import GENERATORS
-        from coterie.experiments.federation import node as federation
-        from coterie.experiments.federation import outcome, party
+        from coterie.federation import logs, outcome, party
+        from coterie.federation.releases.randomness import GENERATORS
 
         own = party.read(config)
+        if mask_key:
+            return _make_key(own, as_json)
+        if sign:
+            return _sign(own, as_json)
+        log = logs.log(log_format, party=own.name)
         if generator is not None:
             own = replace(own, generator=_check.one_of("generator", generator, GENERATORS))
-        with stopping() as stop:
-            found = federation.run(own, data, log=_log, stop=stop, injected_seed=injected_seed, watch=watched)
+        if check:
+            return _dry(own, data, log, as_json)
+        found = _run(own, data, log, injected_seed, metrics_port)
         summary = outcome.summary(found)
         if found.finished:
             summary["out"] = str(outcome.write(found, out or own.results))
-        print_json(summary) if as_json else print(outcome.words(summary))
+        if as_json:
+            print_json(summary)
+        elif log_format == "text":
+            print(outcome.words(summary))
+        if log_format == "json":  # what people read has the metric on the owner's records
+            told = {key: summary[key] for key in _TOLD if key in summary}
+            logs.entry("info", "the node ends", party=own.name, **told)
         if not found.finished:
-            raise InputError(f"{own.name}: stopped before the end. Start it again to go on; nothing is lost.")
+            log(f"{own.name}: stopped before the end. Start it again to go on; nothing is lost.")
 
 
-def _log(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, port: int | None) -> Any:
+    """The run, watched by whoever wants to know, and stopped by who may."""
+    from coterie.federation import actions
+    from coterie.federation import node as federation
+    from coterie.federation.drive import stopping
+    from coterie.federation.endpoint import serving
+    from coterie.federation.systemd import notifier
+    from coterie.federation.transport.door import watched
+
+    keep_compiled()  # functions and shapes: records, noise and keys are their arguments (tests/federation/test_side.py)
+    with ExitStack() as held:
+        watchers: list[Shown] = [] if port is None else [held.enter_context(serving(port)).show]
+        watchers.append(
+            notifier()
+        )  # last: once systemd hears READY, whoever asks the endpoint gets an answer
+        signalled = held.enter_context(stopping())
+        asked = held.enter_context(_controlled(own, log, watchers))
+        actions.record(own.folder, "start", ledger=own.ledger)
+
+        def shown(snapshot: Mapping[str, Any]) -> None:
+            for tell in watchers:
+                tell(snapshot)
+
+        with _ended(own, log) as ending:
+            found = federation.run(
+                own,
+                data,
+                log=log,
+                stop=lambda: signalled() or asked(),
+                injected_seed=injected_seed,
+                watch=watched,
+                shown=shown,
+            )
+            ending.append("finished" if found.finished else "stopped")
+        return found
+
+
+@contextmanager
+def _own_files() -> Iterator[None]:
+    """Whatever a node writes is for its own user alone, whatever the shell was set to."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _controlled(own: Party, log: Log, watchers: list[Shown]) -> Iterator[Callable[[], bool]]:
+    """Whether the administrator asked the node to stop, at its socket; there it is shown where the node stands, too."""
+    from coterie.federation import actions, control
+
+    if not control.available():
+        log(f"no {control.NAME}: this system does not say who calls. Stop the node by Ctrl-C or SIGTERM")
+        yield lambda: False
+        return
+
+    def asked(by: str) -> None:
+        actions.record(own.folder, "stop", by=by, ledger=own.ledger)
+
+    with control.listening(own.folder, asked) as found:
+        watchers.insert(0, found.show)
+        yield found.stopped
+
+
+@contextmanager
+def _ended(own: Party, log: Log) -> Iterator[list[str]]:
+    """Write down how the node ended: as the block says, or by which error. A start without an end was killed."""
+    from coterie.federation import actions
+    from coterie.federation.transport.lines import warning
+
+    said: list[str] = []
+    try:
+        yield said
+    except BaseException as error:
+        said.append(f"failed: {type(error).__name__}")
+        raise
+    finally:
+        try:
+            actions.record(own.folder, "end", ledger=own.ledger, outcome=said[0])
+        except InputError as error:  # the run's own end says more
+            log(warning(str(error)))
+
+
+def _dry(own: Party, data: Path | None, log: Log, as_json: bool) -> None:
+    from coterie.federation import check
+
+    (found,) = check.check([(own, data)], log)
+    told = check.summary(found)
+    print_json(told) if as_json else print(check.words(told))
+    check.refuse_troubles([found])
+
+
+@contextmanager
+def _logged(form: str) -> Iterator[None]:
+    """With JSON lines, how the node ended is one of them."""
+    if form != "json":
+        yield
+        return
+    from coterie.federation import logs
+
+    try:
+        yield
+    except CoterieError as error:
+        logs.entry("error", str(error), exit_status=error.exit_status)
+        raise typer.Exit(error.exit_status) from error
+    except KeyboardInterrupt as error:
+        logs.entry("warning", "interrupted: what was not finished is not written", exit_status=INTERRUPTED)
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _make_key(own: Party, as_json: bool) -> None:
+    from coterie.federation import actions
+    from coterie.mechanisms.masks import fingerprint, make_key
+
+    public = make_key(own.mask_key)
+    actions.record(own.folder, "mask-key", ledger=own.ledger, fingerprint=fingerprint(public))
+    found = {
+        "name": own.name,
+        "key": public.hex(),
+        "fingerprint": fingerprint(public),
+        "file": str(own.mask_key),
+    }
+    if as_json:
+        return print_json(found)
+    print(
+        f"Tell whoever founded the network:  {own.name}={found['key']}\n"
+        f"Read to the other owners, by telephone:  {found['fingerprint']}\n"
+        f"The secret is in {found['file']}: it stays here, and is deleted when the run is over."
+    )
+
+
+def _sign(own: Party, as_json: bool) -> None:
+    from coterie.federation import actions, consent
+    from coterie.federation import agreement as agreements
+
+    agreement = agreements.read(own.agreement)
+    file = consent.sign(own.folder, own.name, agreement)
+    actions.record(own.folder, "sign", ledger=own.ledger, agreement=agreement.digest.hex())
+    if as_json:
+        return print_json({"name": own.name, "agreement_sha256": agreement.digest.hex(), "file": str(file)})
+    print(
+        f"{own.name} has signed the agreement {agreement.digest.hex()}:\n"
+        f"{agreements.words(agreement)}\n"
+        f"Send {file} to whoever founded the network; nothing in it is secret."
+    )

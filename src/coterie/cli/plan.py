@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coterie import _check
+from coterie.cli import _plan_asked as asked
+from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
+from coterie.reports.markup import many
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
     from coterie.planning.constants import Constants
     from coterie.planning.join import Answer
     from coterie.planning.join import Point as JoinPoint
+    from coterie.planning.metric import Exchange
     from coterie.planning.public import Collaboration
     from coterie.planning.sweep import Point
 
@@ -43,9 +49,16 @@ def plan(
     ] = "1",
     delta: Annotated[float, typer.Option(help="δ of every owner's budget.")] = 1e-5,
     topology: Annotated[str, typer.Option(help="ring, torus, star, complete, …, or an edge list.")] = "ring",
+    protocol: Annotated[
+        str | None, typer.Option(help="Plan this protocol; default: all that have a forecast.")
+    ] = None,
+    colluding: Annotated[
+        int | None, typer.Option(help="Add under masks; so many of the other owners may collude.")
+    ] = None,
     rounds_at_most: Annotated[
         int, typer.Option(help="The deadline: each owner speaks once in a round.")
     ] = 200,
+    evaluate: options.Evaluate = None,
     public_rows: Annotated[
         Path | None,
         typer.Option(
@@ -55,9 +68,23 @@ def plan(
     public_target: Annotated[
         str | None, typer.Option(help="Column of --public-rows that is to be learnt: sharpens the forecast.")
     ] = None,
+    base_rate: options.BaseRate = None,
+    unit: Annotated[
+        str, typer.Option(help="Whom to protect: record, or owner: all that one owner holds.")
+    ] = "record",
+    records_per_person: Annotated[
+        str | None,
+        typer.Option(
+            help="Protect persons, not records, who have so many: a mean, 5, or shares of them, 1:0.5,4:0.3,20:0.2."
+        ),
+    ] = None,
+    records_per_unit: Annotated[
+        int | None,
+        typer.Option(help="With either: most records of one that are kept; default 20, of an owner 1000."),
+    ] = None,
     sweep: Annotated[str | None, typer.Option(help="epsilon or owners: a plan for each of several.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the sweep's picture here (PNG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """The best certified settings for a budget and a deadline, with the excess risk to expect. Reads no records."""
     if context.invoked_subcommand is not None:
@@ -65,106 +92,48 @@ def plan(
     with exits():
         if out is not None and sweep is None:
             raise InputError("--out: the picture is that of a sweep. Add --sweep epsilon or --sweep owners.")
-        base = _collaboration(sizes, owners, records, dimension, classes, epsilon, delta, topology)
-        constants = _constants(public_rows, public_target, base)
-        if sweep is not None:
-            return _sweep(base, sweep, rounds_at_most, constants, out, as_json)
-        from coterie.cli._plan_words import to_json, words
-        from coterie.planning.search import plan as search
-
-        with progress() as tell:
-            tell("planning", 0, 0)
-            found = search(base.task(), rounds_at_most, constants)
-        if as_json:
-            return print_json(to_json(found))
-        print(words(base, found, rounds_at_most))
-
-
-def _collaboration(
-    sizes: str | None,
-    owners: int | None,
-    records: int | None,
-    dimension: int | None,
-    classes: int,
-    epsilon: str,
-    delta: float,
-    topology: str,
-) -> Collaboration:
-    from coterie.cli.run import parse_epsilon
-    from coterie.planning.public import Collaboration
-
-    if dimension is None:
-        raise InputError("dimension=None: say how many features a record has (--dimension).")
-    budgets = parse_epsilon(epsilon)
-    return Collaboration(
-        sizes=_sizes(sizes, owners, records),
-        dimension=dimension,
-        classes=classes,
-        epsilon=tuple(budgets.values() if isinstance(budgets, dict) else budgets),
-        delta=delta,
-        topology=topology,
-    )
-
-
-def _sizes(sizes: str | None, owners: int | None, records: int | None) -> tuple[int, ...]:
-    from coterie import _check
-
-    if sizes is not None:
-        if owners is not None or records is not None:
-            raise InputError("--sizes: does not go with --owners or --records. Leave one out.")
-        try:
-            return tuple(int(part) for part in sizes.split(","))
-        except ValueError:
+        _check.count("rounds_at_most", rounds_at_most)
+        share = asked.share(evaluate, sweep)
+        if sweep is not None and (protocol is not None or colluding is not None):
             raise InputError(
-                f"sizes={sizes!r}: must be whole numbers with commas, one for each owner."
-            ) from None
-    if owners is None or records is None:
-        raise InputError("sizes=None: give --sizes 1000,2000,500, or --owners and --records of each.")
-    return (_check.count("records", records),) * _check.count("owners", owners)
-
-
-def _constants(path: Path | None, target: str | None, base: Collaboration) -> Constants | None:
-    """What a file of public rows says: the spectrum, and with a target also what can be learnt, and where."""
-    if path is None:
-        if target is not None:
-            raise InputError(
-                f"public_target={target!r}: names a column of --public-rows. Give that file too."
+                "--sweep: takes the best protocol at every point. Leave --protocol, --colluding out."
             )
-        return None
-    import numpy as np
+        base = asked.collaboration(sizes, owners, records, dimension, classes, epsilon, delta, topology)
+        base, persons = asked.protecting(base, unit, records_per_person, records_per_unit)
+        asked.check_rate(base_rate, classes, public_target)
+        constants, exchange = asked.public(public_rows, public_target, base, base_rate, persons)
+        if sweep is not None:
+            return _sweep(base, sweep, rounds_at_most, (constants, exchange), out, as_json)
+        from coterie.cli._plan_words import evaluation_json, to_json, units_json, words
+        from coterie.planning.caps import compare
+        from coterie.planning.evaluation import after, foreseen
+        from coterie.planning.gains import by_sizes
+        from coterie.planning.search import plan as search
+        from coterie.units import RECORD
 
-    from coterie.planning.constants import checked_rows, checked_targets, from_public_rows
-
-    names, table = _table(path)
-    if target is None:
-        return from_public_rows(checked_rows(str(path), table, base.dimension))
-    if target not in names:
-        known = ", ".join(names) or "none have a name"
-        raise InputError(f"public_target={target!r}: no such column in {path}. Columns: {known}.")
-    at = names.index(target)
-    rows = checked_rows(str(path), np.delete(table, at, axis=1), base.dimension)
-    return from_public_rows(rows, checked_targets(target, table[:, at], base.classes), base.classes)
-
-
-def _table(path: Path) -> tuple[list[str], np.ndarray]:
-    """The columns' names (an NPY has none) and the numbers of a CSV with one line of names, or an NPY."""
-    import numpy as np
-
-    try:
-        if path.suffix == ".npy":
-            return [], np.load(path)
-        with path.open(encoding="utf-8") as file:
-            names = [name.strip() for name in file.readline().split(",")]
-            return names, np.loadtxt(file, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not numbers in columns below one line of names"
-        raise InputError(f"public_rows={str(path)!r}: cannot be read ({reason}). Give CSV or NPY.") from error
+        task = base.task()
+        table = foreseen(task, base.classes, share)
+        with progress() as tell:
+            trained = after(task, share) if share else task
+            found = search(trained, rounds_at_most, constants, tell, protocol, colluding)
+            caps = (
+                compare(trained, found, rounds_at_most, constants, colluding) if base.unit != RECORD else ()
+            )
+        who = by_sizes(trained, found)
+        if as_json:
+            beside = {"evaluation": evaluation_json(table, share), **units_json(base, caps, exchange)}
+            return print_json(to_json(found, exchange) | beside | {"joining": who and asdict(who)})
+        print(words(base, found, rounds_at_most, exchange, table, share, caps, who))
 
 
 def _sweep(
-    base: Collaboration, over: str, most: int, constants: Constants | None, out: Path | None, as_json: bool
+    base: Collaboration,
+    over: str,
+    most: int,
+    rests: tuple[Constants, Exchange],
+    out: Path | None,
+    as_json: bool,
 ) -> None:
-    from coterie import _check
     from coterie.cli._plan_words import sweep_table, to_json
     from coterie.planning.sweep import sweep
 
@@ -172,13 +141,13 @@ def _sweep(
     place(out)
     base.task()  # every mistake in the input shows before any work
     with progress() as tell:
-        points = sweep(base, over, most, constants, lambda done, of: tell("planning", done, of))  # type: ignore[arg-type]
+        points = sweep(base, over, most, rests[0], lambda done, of: tell("planning", done, of))  # type: ignore[arg-type]
     if out is not None:
         _picture(points, over, base, out)
     if as_json:
-        rows = [{over: point.at, **to_json(point.plan)} for point in points]
+        rows = [{over: point.at, **to_json(point.plan, rests[1])} for point in points]
         return print_json({"sweep": over, "points": rows, "out": None if out is None else str(out)})
-    print(sweep_table(points, over))
+    print(sweep_table(points, over, rests[1]))
     if out is not None:
         print(f"written: {out}")
 
@@ -187,16 +156,17 @@ def _picture(points: list[Point], over: str, base: Collaboration, out: Path) -> 
     import numpy as np
 
     from coterie.reports.planning import Band, forecast_over
+    from coterie.units import counted
 
     def column(name: str) -> np.ndarray:
         return np.array([getattr(point.plan.best, name) for point in points])
 
     band = Band(np.array([point.at for point in points]), column("predicted"), column("low"), column("high"))
-    title = f"What a budget buys: {base.dimension:,} features, {base.classes} classes, δ = {base.delta:g}"
+    title = f"What a budget buys: {many(base.dimension, 'feature')}, {many(base.classes, 'class')}, δ = {base.delta:g}"
     xlabel = (
         "everyone's ε"
         if over == "epsilon"
-        else f"owners of {round(sum(base.sizes) / len(base.sizes)):,} records"
+        else f"owners of {counted(round(sum(base.sizes) / len(base.sizes)), base.unit.words)}"
     )
     forecast_over(band, points[0].plan.nothing, xlabel, title).savefig(out)
 
@@ -215,13 +185,13 @@ def place(out: Path | None) -> None:
 def join(
     owner: Annotated[str, typer.Option(help="Who asks: only this owner's rows are used.")],
     data: Annotated[str, typer.Option(help="A data set's name, or a CSV, Parquet or NPZ file.")],
-    target: Annotated[str | None, typer.Option(help="Column of your file that is to be learnt.")] = None,
+    target: options.Target = None,
     owner_column: Annotated[
         str | None,
         typer.Option(help="Column that says whose a row is. None: all rows of the file are yours."),
     ] = None,
-    bounds: Annotated[str | None, typer.Option(help="File with the public ranges of your columns.")] = None,
-    features: Annotated[str | None, typer.Option(help="Cost-free feature maps, such as scale,ball.")] = None,
+    columns: options.Columns = None,
+    features: options.Features = None,
     partners: Annotated[int, typer.Option(help="How many others would take part …")] = 5,
     partner_records: Annotated[int, typer.Option(help="… with how many records each.")] = 1000,
     epsilon: Annotated[float, typer.Option(help="Everyone's budget.")] = 1.0,
@@ -231,33 +201,40 @@ def join(
         int, typer.Option(help="The deadline: each owner speaks once in a round.")
     ] = 200,
     out: Annotated[Path | None, typer.Option(help="Write the picture here (PNG).")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; default COTERIE_DATA.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Whether joining pays for one owner. Reads that owner's rows, here; the answer is not a release."""
     with exits():
         place(out)
-        from coterie.cli._plan_words import join_json, join_words
+        counts = {"partners": partners, "partner_records": partner_records, "rounds_at_most": rounds_at_most}
+        for name, count in counts.items():
+            _check.count(name, count)
         from coterie.experiments.experiment import Experiment
+
+        chosen = Experiment(
+            data=data,
+            target=target,
+            owner_column=owner_column,
+            owners=1 if _own_file(data, owner_column) else None,
+            columns=columns,
+            features=features,
+            topology="complete",
+            delta=delta,
+            epsilon=(epsilon,),
+            unit="record",
+        )
+        from coterie.cli._plan_words import join_json, join_words
+        from coterie.cli._words import about_file
         from coterie.experiments.prepare import prepare
         from coterie.planning.join import ask, look
         from coterie.planning.public import Collaboration
 
         with progress() as tell:
             tell("loading data", 0, 0)
-            chosen = Experiment(
-                data=data,
-                target=target,
-                owner_column=owner_column,
-                owners=1 if _own_file(data, owner_column) else None,
-                bounds=bounds,
-                features=features,
-                topology="complete",
-                delta=delta,
-                epsilon=(epsilon,),
-            )
             whose = None if _own_file(data, owner_column) else owner
-            x, y, classes = rows_of(prepare(chosen, data_dir), whose)
+            prepared = prepare(chosen, data_dir)
+            x, y, classes = rows_of(prepared, whose)
             base = Collaboration(
                 sizes=(len(y),),
                 dimension=x.shape[1],
@@ -266,22 +243,25 @@ def join(
                 delta=delta,
                 topology=topology,
             )
-            tell("planning", 0, 0)
-            answer = ask(look(x, y, classes), base, partners, partner_records, rounds_at_most)
+            own = look(x, y, classes, tell)
+            answer = ask(own, base, partners, partner_records, rounds_at_most, tell)
         if out is not None:
             _join_picture(answer, owner, epsilon, partners, out)
         if as_json:
             return print_json({"owner": owner, **join_json(answer), "out": None if out is None else str(out)})
         print(join_words(answer, owner, epsilon, partners, partner_records))
+        table = prepared.table
+        for line in about_file(table, table.findings if whose is None else (), warn=True):
+            print(line)  # findings count everybody's rows: shown where all of them are the asking owner's
         if out is not None:
             print(f"written: {out}")
 
 
 def _own_file(data: str, owner_column: str | None) -> bool:
     """Whether the file holds the asking owner's records and nobody else's."""
-    from coterie.experiments.prepare import FILES
+    from coterie.problems.names import READERS
 
-    return owner_column is None and Path(data).suffix.lower() in FILES
+    return owner_column is None and Path(data).suffix.lower() in READERS
 
 
 def rows_of(prepared: Prepared, owner: str | None) -> tuple[np.ndarray, np.ndarray, int]:
@@ -293,7 +273,7 @@ def rows_of(prepared: Prepared, owner: str | None) -> tuple[np.ndarray, np.ndarr
     owner = names[0] if owner is None else owner
     if owner not in names:
         few = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise InputError(f"owner={owner!r}: unknown. Owners: {few}.")
+        raise InputError(f"owner={owner!r}: unknown. Owners: {few}.{_check.meant(owner, names)}")
     at = names.index(owner)
     classes = 1 if prepared.table.task == "regression" else max(len(prepared.table.classes), 2)
     return *prepared.shards.of(at), classes
@@ -308,7 +288,7 @@ def _join_picture(answer: Answer, owner: str, epsilon: float, partners: int, out
         rows = np.array([(one.at, one.predicted, one.low, one.high) for one in points])
         return Band(*rows.T)
 
-    title = f"{owner}: join {partners} partners, or stay alone?"
+    title = f"{owner}: join {many(partners, 'partner')}, or stay alone?"
     asked = (epsilon, float(partners))
     figure = join_over(
         band(answer.over_epsilon), band(answer.over_partners), answer.owner.excess, asked, title

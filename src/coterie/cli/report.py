@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 
 
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder that `coterie run` wrote.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write report.html of a run's folder again, as after an audit added its finding."""
     with exits():

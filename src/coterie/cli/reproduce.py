@@ -1,13 +1,20 @@
-"""`coterie reproduce`: a paper's tables and figures, run again, beside certified defaults."""
+"""`coterie reproduce`: a paper's tables and figures, run again, beside certified defaults.
+
+What was published, and how it is run again, is no part of the installed package: it is in `papers/` of a checkout.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
+import coterie
+from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
@@ -20,41 +27,49 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A part of it, in minutes on two cores.")] = False,
     out: Annotated[Path, typer.Option(help="Where finished runs are kept and results go.")] = OUT,
     docs: Annotated[
-        Path | None, typer.Option(help="Write results.md of everything in OUT into this folder.")
+        Path | None, typer.Option(help="Write the results' pages of everything in OUT into this folder.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; default COTERIE_DATA.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """A paper's tables and figures beside certified defaults. Interrupted, it goes on where it was."""
+    """A paper's tables and figures beside certified defaults; from a checkout. Interrupted, it goes on where it was."""
     with exits():
         if name is None and docs is None:
             raise InputError("name: not given. Name a paper, such as liu_2022, or give --docs.")
-        found, text = ({}, "") if name is None else _run(name, quick, out, data_dir)
+        command = _command()
+        found, text = ({}, "") if name is None else _run(command, name, quick, out, data_dir)
         if docs is not None:
-            from coterie.experiments.reproductions.page import write_docs
-
-            found["docs"] = {"file": str(docs / "results.md"), "reproductions": write_docs(out, docs)}
+            found["docs"] = {"file": str(docs / "results.md"), "reproductions": command.write_docs(out, docs)}
             text += f"written: {docs / 'results.md'}"
         if as_json:
             return print_json(found)
         print(text)
 
 
-def _run(name: str, quick: bool, out: Path, data_dir: Path | None) -> tuple[dict[str, Any], str]:
-    """The reproduction for machines and for people."""
-    from coterie.experiments.reproductions import paper
-    from coterie.experiments.reproductions.page import name_of, section, write
-    from coterie.experiments.reproductions.runner import reproduce as run
+def _command() -> ModuleType:
+    """`papers.reproductions.command` of the checkout that this package is run from."""
+    checkout = Path(coterie.__file__).parents[2]
+    if not (checkout / "papers" / "reproductions" / "command.py").is_file():
+        raise InputError(
+            "reproduce: needs a checkout of coterie; its papers/ folder is not part of the installed package. "
+            "Clone the repository and run the command there, after `make install`."
+        )
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
+    return import_module("papers.reproductions.command")
 
-    spec = paper(name)
+
+def _run(
+    command: ModuleType, name: str, quick: bool, out: Path, data_dir: Path | None
+) -> tuple[dict[str, Any], str]:
+    """The reproduction for machines and for people."""
     try:
         with progress() as tell:
-            done = run(spec, quick, out / "cells" / name, data_dir, tell)
+            done = command.run(name, quick, out, data_dir, tell)
     except KeyboardInterrupt:
         print(f"finished runs are kept in {out}; the same command goes on from there.", file=sys.stderr)
         raise
     for file in done.damaged:
         print(f"note: {file} was damaged; that run was done again.", file=sys.stderr)
-    write(done.found, out)
-    text = "\n".join([*section(done.found, f"{name_of(done.found)}-"), f"written: {out}\n"])
+    text = f"{command.words(done.found)}\nwritten: {out}\n"
     return done.found | {"kept": done.kept, "damaged": len(done.damaged), "out": str(out)}, text

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
-from coterie.cli._common import exits, json_line
+from coterie.cli._common import exits
+from coterie.cli._folders import RUNS, Asked, usual_name, written
 from coterie.cli._progress import Tell, progress
-from coterie.cli._spread import Asked, Spread, check_unused, run_spread
+from coterie.cli._spread import Spread, check_unused, run_spread
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
     from coterie.experiments.experiment import Experiment
-    from coterie.experiments.run import Result
-
-RUNS = Path("runs")  # where results go when --out is not given
 
 
 def run(
@@ -28,39 +27,36 @@ def run(
     experiment: Annotated[
         Path | None, typer.Argument(help="An experiment file (TOML); options override it.")
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="Which protocol, such as dual_averaging.")] = None,
-    data: Annotated[
-        str | None, typer.Option(help="A data set's name, or a CSV, Parquet or NPZ file.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="Column of your file that is to be learnt.")] = None,
-    owner_column: Annotated[
-        str | None, typer.Option(help="Column of your file that says whose a row is.")
-    ] = None,
-    bounds: Annotated[str | None, typer.Option(help="File with the public ranges of your columns.")] = None,
-    owners: Annotated[int | None, typer.Option(help="How many owners share the data.")] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="iid, column, dirichlet:0.3, two_groups:4, random_sizes:50")
-    ] = None,
-    features: Annotated[str | None, typer.Option(help="Cost-free feature maps, such as scale,ball.")] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="logistic, softmax, one_vs_all, squared, hinge, huber")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="linear or two_layer")] = None,
-    topology: Annotated[
-        str | None, typer.Option(help="ring, torus, star, complete, …, or an edge list.")
-    ] = None,
-    gossip_steps: Annotated[int | None, typer.Option(help="Mixing steps for each release.")] = None,
+    protocol: options.Protocol = None,
+    data: options.Data = None,
+    target: options.Target = None,
+    owner_column: options.OwnerColumn = None,
+    columns: options.Columns = None,
+    owners: options.Owners = None,
+    partition: options.Partition = None,
+    unit: options.Unit = None,
+    records_per_unit: options.RecordsPerUnit = None,
+    unit_mean: options.UnitMean = None,
+    latest: options.Latest = None,
+    owners_per_person: options.OwnersPerPerson = None,
+    features: options.Features = None,
+    loss: options.Loss = None,
+    model: Annotated[str | None, typer.Option(help="linear, two_layer, or one of a plug-in.")] = None,
+    topology: options.Topology = None,
+    gossip_steps: options.GossipSteps = None,
     epsilon: Annotated[
         str | None, typer.Option(help="Budget: 1; one for each owner: 0.5,1,2; or FILE.csv:COLUMN.")
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="δ of every owner's budget.")] = None,
-    calibration: Annotated[str | None, typer.Option(help="certified, paper or noiseless")] = None,
+    delta: options.Delta = None,
+    evaluate: options.Evaluate = None,
+    hold_out: options.HoldOut = None,
+    evaluate_by: options.EvaluateBy = None,
+    select: options.Select = None,
+    calibration: options.Calibration = None,
     engine: Annotated[
         str | None, typer.Option(help="simulate, or spmd: over devices, processes and hosts.")
     ] = None,
-    microbatch: Annotated[
-        int | None, typer.Option(help="Records of an owner worked on at once: memory and speed only.")
-    ] = None,
+    microbatch: options.Microbatch = None,
     processes: Annotated[int, typer.Option(help="spmd: how many processes, started here.")] = 1,
     coordinator: Annotated[
         str | None, typer.Option(help="spmd over hosts: HOST:PORT of process 0. Start each process yourself.")
@@ -72,26 +68,44 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="spmd: continue from the checkpoint.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of partition, sampling and noise.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="What is shown first: accuracy, auc, recall, log_loss, mse, r2, …")
+    ] = None,
+    base_rate: options.BaseRate = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced: both classes count alike, by the base rate.")
+    ] = None,
+    threshold: Annotated[
+        str | None, typer.Option(help="When the second class is predicted: a probability, or base_rate.")
+    ] = None,
     sweep: Annotated[
         str | None, typer.Option(help="epsilon: simulate other budgets too, for accuracy over ε.")
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A protocol setting, KEY=VALUE; repeat.")
-    ] = None,
+    set_: options.Set = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write; default runs/DATA-PROTOCOL-N.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; default COTERIE_DATA.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    data_dir: options.DataDir = None,
+    log: Annotated[
+        list[str] | None, typer.Option(help="jsonl[:FILE], tensorboard[:FOLDER] or mlflow[:URI]; repeat.")
+    ] = None,
+    log_oracles: Annotated[
+        bool, typer.Option("--log-oracles", help="Log values of private records, too: for your own eyes.")
+    ] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train one model across owners and tell what it cost in privacy. No argument: the demonstration."""
     with exits():
         chosen = choose(experiment, context.params, epsilon, set_ or [])
         from coterie.experiments import output
 
-        output.check_place(out or RUNS / name(chosen))
+        output.check_place(out or RUNS / usual_name(chosen))
         if out is not None:
             output.check_folder(out)
         where = Spread(processes, coordinator, process_id, timeout, checkpoint, resume)
-        asked = Asked(chosen, data_dir, out, as_json)
+        asked = Asked(chosen, data_dir, out, as_json, tuple(log or ()), log_oracles)
+        if log or log_oracles:
+            from coterie.experiments.logs import wanted
+
+            wanted(asked.log, log_oracles, in_folder=True)  # before any work
         with progress() as tell:
             text = (
                 run_spread(asked, where, tell) if chosen.engine == "spmd" else _run_here(asked, where, tell)
@@ -106,19 +120,7 @@ def _run_here(asked: Asked, where: Spread, tell: Tell) -> str:
     keep_compiled()
     result = run_experiment(asked.experiment, asked.data_dir, tell)
     tell("drawing", 0, 0)
-    return written(result, asked.out, asked.as_json)
-
-
-def written(result: Result, out: Path | None, as_json: bool) -> str:
-    """Write the run's folder, and say what it holds."""
-    from coterie.experiments import output
-
-    folder = output.write(result, out or output.free_folder(RUNS, name(result.experiment)))
-    if as_json:
-        return json_line(result.to_json(str(folder)))
-    from coterie.cli._words import words
-
-    return words(result, folder)
+    return written(result, asked)
 
 
 def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pairs: list[str]) -> Experiment:
@@ -131,16 +133,13 @@ def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pair
     base = read_toml(file) if file else Experiment()
     keys = {one.name for one in fields(Experiment)} - {"epsilon"}
     given = {key: value for key, value in options.items() if key in keys and value is not None}
+    if "threshold" in given:
+        given["threshold"] = parse_threshold(given["threshold"])
     if epsilon is not None:
         given["epsilon"] = parse_epsilon(epsilon, given.get("owner_column", base.owner_column) or "owner")
     if pairs:
         given["settings"] = base.settings | parse_settings(pairs)
     return override(base, given, "command line")
-
-
-def name(experiment: Experiment) -> str:
-    """What a run's folder is called when nobody names it."""
-    return f"{Path(experiment.data).stem}-{experiment.protocol}"
 
 
 def parse_epsilon(text: str, owner: str = "owner") -> list[float] | dict[str, float]:
@@ -158,6 +157,14 @@ def parse_epsilon(text: str, owner: str = "owner") -> list[float] | dict[str, fl
         raise InputError(
             f"epsilon={text!r}: must be a number, numbers with commas (one for each owner), or FILE.csv:COLUMN."
         ) from None
+
+
+def parse_threshold(text: str | None) -> float | str | None:
+    """A probability, or the word that an experiment knows."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _budgets_of(path: Path, column: str, owner: str) -> list[float] | dict[str, float]:

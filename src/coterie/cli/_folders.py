@@ -1,0 +1,43 @@
+"""Where a run's folder goes when nobody says, and what is printed once it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from coterie.cli._common import json_line
+
+if TYPE_CHECKING:
+    from coterie.experiments.experiment import Experiment
+    from coterie.experiments.run import Result
+
+RUNS = Path("runs")  # where results go when --out is not given
+
+
+class Asked(NamedTuple):
+    """What was asked for."""
+
+    experiment: Experiment
+    data_dir: Path | None
+    out: Path | None
+    as_json: bool
+    log: tuple[str, ...] = ()
+    log_oracles: bool = False
+
+
+def usual_name(experiment: Experiment) -> str:
+    """What a run's folder is called when nobody names it."""
+    return f"{Path(experiment.data_name).stem}-{experiment.protocol}"
+
+
+def written(result: Result, asked: Asked) -> str:
+    """Write the run's folder and its logs, and say what there is."""
+    from coterie.experiments import logs, output
+
+    folder = output.write(result, asked.out or output.free_folder(RUNS, usual_name(result.experiment)))
+    logged = logs.send(result, logs.wanted(asked.log, asked.log_oracles, in_folder=True), folder)
+    if asked.as_json:
+        return json_line(result.to_json(str(folder)))
+    from coterie.cli._words import words
+
+    return "\n".join([words(result, folder), *(f"log: {place}" for place in logged)])

@@ -1,0 +1,111 @@
+"""What a founder is told after a network was founded or changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.cli._common import print_json
+from coterie.reports.markup import many
+from coterie.units import RECORD, Unit, several
+
+if TYPE_CHECKING:
+    from coterie.experiments.experiment import Experiment
+    from coterie.federation.collaboration import Collaboration
+
+
+def _evaluation(said: Experiment, unit: Unit) -> str:
+    if said.evaluate:
+        drawn = f"{said.hold_out:g} of their {'rows' if unit == RECORD else several(unit.words)}"
+        kept = f", over {drawn}, which they draw and keep out of training" if said.hold_out else ""
+        groups = f", also for each group by {said.evaluate_by!r}" if said.evaluate_by else ""
+        return (
+            f"Evaluation: {said.evaluate:g} of every budget pays for metrics that the owners may publish after "
+            f"training{kept}{groups}."
+        )
+    return (
+        "No evaluation: nothing of the budgets pays for metrics to publish, as it was not wanted, or so few records "
+        "could not tell any; --evaluate SHARE asks for one, and says what it takes."
+    )
+
+
+def _selection(share: float) -> list[str]:
+    if not share:
+        return []
+    return [
+        f"Selection: {share:g} of every budget pays for choosing among models that the same releases give."
+    ]
+
+
+def noted(folder: Path, action: str, planned: Collaboration, party: str | None = None) -> None:
+    """Write down what the founder did, in the network's folder, which no party gets."""
+    from coterie.federation import actions
+
+    about: dict[str, Any] = {} if party is None else {"party": party}
+    actions.record(folder, action, **about, agreement=planned.agreement.digest.hex())
+
+
+def tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> None:
+    """What the founder does next. `what`: founded or changed."""
+    agreement = planned.agreement
+    summary: dict[str, Any] = {
+        "folder": str(folder),
+        "name": agreement.name,
+        "run": agreement.run,
+        "agreement_sha256": agreement.digest.hex(),
+        "owners": list(agreement.owners),
+        "hub": planned.hub,
+        "evaluate": agreement.experiment.evaluate,
+        "hold_out": agreement.experiment.hold_out,
+        "evaluate_by": agreement.experiment.evaluate_by,
+        "select": agreement.experiment.select,
+        "unit": agreement.unit.words,
+        "signs": list(agreement.keys),
+        "parties": {name: str(folder / "parties" / name) for name in planned.parties},
+        "router": str(folder / "router") if (folder / "router").exists() else None,
+    }
+    if as_json:
+        return print_json(summary)
+    lines = [
+        f"Network {agreement.name!r} {what}: {agreement.experiment.protocol} among "
+        f"{many(len(agreement.owners), 'owner')}.",
+        f"Agreement (public; everybody should compare this hash by telephone): {agreement.digest.hex()}",
+        _evaluation(agreement.experiment, agreement.unit),
+        *_selection(agreement.experiment.select),
+        *((f"Protects {agreement.protects}",) if agreement.protects else ()),
+        "",
+        "Send each of these folders to its party alone, over a channel you trust; a private key is in it:",
+        *(
+            f"  {name:<16} {place}{' (no key: it has its own)' if name in agreement.keys else ''}"
+            for name, place in summary["parties"].items()
+        ),
+        "Each party is its own authority: nobody else can certify it."
+        if agreement.authorities
+        else f"Keep {folder / 'authority'} yourself: who has it can admit anybody.",
+        "",
+        "Each owner then runs:  coterie node FOLDER --data ITS-FILE.csv",
+    ]
+    if what == "changed":
+        lines.insert(
+            2,
+            "This is a new run: all start again with it, at the first step; what the old one released stays charged. "
+            "Who has a folder already takes agreement.json, certificates.json and [peers] of node.toml from it.",
+        )
+    if planned.program.plan.masked is not None and agreement.masks is None:
+        lines[-1] = (
+            "Sums are masked. Each owner first runs:  coterie node FOLDER --mask-key  and tells you its public key; "
+            "enter them with  coterie network keys FOLDER NAME=KEY …  and send everybody the new agreement."
+        )
+    if agreement.keys:
+        lines.append(
+            f"Before that, {', '.join(agreement.keys)} must sign:  coterie node FOLDER --sign . You enter the files "
+            f"with  coterie network consent {folder} FILES  and send everybody the new folder consents."
+        )
+    if planned.hub:
+        lines.append(f"The {planned.hub} runs:  coterie node FOLDER        (it has no records)")
+    if summary["router"]:
+        lines.append(
+            f"The router's keeper gets {summary['router']}, and runs there:  zenohd --config router.json"
+        )
+    lines.append(f"To try all of it on this machine:  coterie network up {folder} --data FOLDER-OF-CSV-FILES")
+    print("\n".join(lines))

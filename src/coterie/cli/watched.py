@@ -1,0 +1,162 @@
+"""One run in a process of its own, as `coterie ui` starts it. What it does is in its folder, and nowhere else.
+
+The folder (NAME.running, beside the place of the result) has the experiment, the checkpoint that `coterie run --engine
+spmd` writes and goes on from, and where the run stands. The process holds a lock on it for as long as it lives, so that
+whoever looks knows whether it does. It ends with the folder replaced by the run's own.
+
+Guarantee: what the folder says of a run in progress is public, or marked as an oracle's; its user alone can read it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from coterie.cli._cache import keep_compiled
+from coterie.errors import CoterieError
+from coterie.experiments import kept
+from coterie.ui.runs import CHECKPOINT, ENDING, EXPERIMENT, JOB, LOCK, LOG, PROGRESS
+
+if TYPE_CHECKING:
+    from coterie.experiments.training import Ready
+
+_OFTEN = 0.2  # seconds between two notes of the same phase
+_SLOW = 0.5  # seconds beyond which a certificate is not computed again during the run
+
+
+class Noted:
+    """Keeps progress.json true; and hears Ctrl-C even where a compiler that runs Python swallowed it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.stopped = folder, False
+        self._said, self._slow = 0.0, False
+        self._seen: float | None = None
+        self._made: Ready | None = None
+        self.now: dict[str, Any] = {"pid": os.getpid(), "what": "starting", "done": 0, "of": 0}
+        self.now |= {"points": self._before(), "spent": None, "about": None, "error": None, "stopped": False}
+        self.write()
+        signal.signal(signal.SIGINT, self._interrupt)
+
+    def _before(self) -> list[list[float | None]]:
+        """What a run that goes on from its checkpoint had seen."""
+        if not (self.folder / CHECKPOINT).exists():
+            return []
+        try:
+            return json.loads((self.folder / PROGRESS).read_text())["points"]
+        except (OSError, ValueError, KeyError):
+            return []
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.stopped = True
+        signal.default_int_handler(number, frame)
+
+    def write(self) -> None:
+        """Whole or not at all."""
+        self._said = time.monotonic()
+        kept.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
+
+    def tell(self, what: str, done: int, of: int) -> None:
+        """As a run tells its progress."""
+        if self.stopped:
+            raise KeyboardInterrupt
+        changed = what != self.now["what"]
+        self.now |= {"what": what, "done": done, "of": of}
+        if what == "training" and done:
+            self._point(done)
+        if changed or time.monotonic() - self._said > _OFTEN or done == of:
+            self.write()
+
+    def begin(self, made: Ready) -> None:
+        """What is public about the run before its first step."""
+        from coterie.experiments.describe import network
+        from coterie.problems.metrics import METRICS
+        from coterie.program import Rounds
+
+        self._made = made
+        prepared, task = made.prepared, made.prepared.task
+        metric = METRICS[prepared.judge.metric]
+        self.now["about"] = {
+            "owner_names": list(prepared.partition.names),
+            "sizes": list(task.sizes),
+            "budgets": list(task.epsilon),
+            "delta": task.delta,
+            "metric": prepared.judge.metric,
+            "metric_words": metric.words,
+            "lower_is_better": metric.lower_is_better,
+            "rows": prepared.tested,
+            "tested_on": prepared.test_rows.removesuffix(" (oracle)"),
+            "unit": task.unit.words,
+            "oracle": not prepared.table.test_is_public,
+            "step": "round" if isinstance(made.program.functions, Rounds) else "visit",
+            "network": network(made.program, task),
+        }
+        self.write()
+
+    def looked(self, joint: float) -> None:
+        """The metric after a look. Engines tell which step that was right after it."""
+        self._seen = float(joint) if math.isfinite(joint) else None
+
+    def _point(self, step: int) -> None:
+        from coterie.experiments.logs import spent_after
+
+        assert self._made is not None
+        self.now["points"].append([step, self._seen])
+        if self._slow:
+            return
+        began = time.monotonic()
+        spent = spent_after(self._made.program, self._made.prepared.task.delta, step)
+        self.now["spent"] = spent and [one if math.isfinite(one) else None for one in spent]
+        self._slow = time.monotonic() - began > _SLOW
+
+
+def main(folder: Path) -> int:
+    """Train, certify, write the result in the folder's place; its exit status."""
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 1  # somebody else has begun it
+        noted = Noted(folder)
+        try:
+            _run(folder, noted)
+            return 0
+        except KeyboardInterrupt:
+            noted.now["stopped"] = True
+        except CoterieError as error:
+            noted.now["error"] = str(error)
+        except Exception:
+            traceback.print_exc()
+            noted.now["error"] = f"a bug in coterie: {folder / LOG} has the details."
+        noted.write()
+        return 1
+
+
+def _run(folder: Path, noted: Noted) -> None:
+    from coterie.experiments import output
+    from coterie.experiments.experiment import read_toml
+    from coterie.experiments.run import run
+    from coterie.experiments.training import Keeping
+
+    job = json.loads((folder / JOB).read_text())
+    experiment, checkpoint = read_toml(folder / EXPERIMENT), folder / CHECKPOINT
+    keep_compiled()
+    keeping = Keeping(checkpoint, resume=checkpoint.exists())
+    data_dir = None if job["data_dir"] is None else Path(job["data_dir"])
+    result = run(experiment, data_dir, noted.tell, keeping, watch=noted)
+    noted.tell("drawing", 0, 0)
+    output.write(result, folder.with_name(folder.name.removesuffix(ENDING)))
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
