@@ -1,6 +1,6 @@
 """What the chip does at best, what a convolution costs by four ways, what clipping and what a step of ResNet-18 cost.
 
-python papers/resnet_cifar.py bench [NAME …] [--out FILE]          all, or only these of STEPS, and "clipping"
+python -m papers.resnet_cifar bench [NAME …] [--out FILE]          all, or only these of STEPS, and "clipping"
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from resnet_cifar import CERTIFIED, OWNERS, PROBLEM, Images, Run, program, shards
 
 from coterie._types import Array, PyTree
 from coterie.engines.simulate import simulate
@@ -20,6 +19,7 @@ from coterie.engines.sweep import Lane, sweep
 from coterie.problems.problem import Problem, clipped, clipped_mean
 from coterie.program import Batch
 from coterie.topologies import mixer
+from papers.resnet_cifar import CERTIFIED, OWNERS, PROBLEM, Images, Run, program, shards
 
 # Name: the runs side by side, and how many iterations.
 STEPS: dict[str, tuple[list[Run], int]] = {
@@ -156,7 +156,7 @@ def seconds(function: Any, *arguments: Any, repeats: int = 20) -> float:
 
 def layers(side: int, channels: int, batch: int) -> list[dict[str, Any]]:
     """Forward and backward of one 3 × 3 convolution with each owner's own weights, by four ways."""
-    from coterie.problems.resnet import _by_rows, _neighbourhoods
+    from papers.resnet import _by_rows, _neighbourhoods
 
     x = jax.random.normal(jax.random.key(0), (OWNERS, batch, side, side, channels), jnp.bfloat16)
     w = jax.random.normal(jax.random.key(1), (OWNERS, 3, 3, channels, channels), jnp.bfloat16)

@@ -5,13 +5,13 @@ unpublished: one record a step, as its algorithm says, and eight. Runs of one po
 numbers alone (σ, C, G) go side by side (`engines.sweep`). Training needs JAX and NumPy alone; certificates are
 computed by `certify`, where dp-accounting is, from the same settings.
 
-    python papers/resnet_cifar.py bench [NAME …] [--out FILE]          rates of the chip, times of a step
-    python papers/resnet_cifar.py train GROUP … [--seeds 0 1 2] [--out FILE]       runs of GROUPS, curves as JSON
-    python papers/resnet_cifar.py choose                               the certified run's step, on training rows
-    python papers/resnet_cifar.py certified [--seeds 0 1 2] [--out FILE]           clipped record by record, at ε = 8
-    python papers/resnet_cifar.py merge FILE … --out FILE              all runs in one file
-    python papers/resnet_cifar.py certify FILE                         claimed and certified ε of every run
-    python papers/resnet_cifar.py draw FILE                            docs/images/gpu-*.png, and the page's tables
+    python -m papers.resnet_cifar bench [NAME …] [--out FILE]          rates of the chip, times of a step
+    python -m papers.resnet_cifar train GROUP … [--seeds 0 1 2] [--out FILE]       runs of GROUPS, curves as JSON
+    python -m papers.resnet_cifar choose                               the certified run's step, on training rows
+    python -m papers.resnet_cifar certified [--seeds 0 1 2] [--out FILE]           clipped record by record, at ε = 8
+    python -m papers.resnet_cifar merge FILE … --out FILE              all runs in one file
+    python -m papers.resnet_cifar certify FILE                         claimed and certified ε of every run
+    python -m papers.resnet_cifar draw FILE                            docs/images/gpu-*.png, and the page's tables
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from coterie.errors import InputError
 from coterie.problems.losses import softmax
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped_mean, objective
-from coterie.problems.resnet import resnet
 from coterie.program import Batch, Program, Shards
 from coterie.protocols import Task, build
 from coterie.topologies import Topology, mixer
 from coterie.topologies.weights import Edges
+from papers.resnet import resnet
 
 OWNERS, SIZE, ROUNDS, STEP, DELTA = 20, 2500, 3500, 0.05, 1e-5
 LOOK = 350  # iterations between two looks
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
     if given.command == "bench":
-        from resnet_bench import bench
+        from papers.resnet_bench import bench
 
         save(given.out, {"bench": bench(given.what)})
     elif given.command in ("train", "certified"):
@@ -312,7 +312,7 @@ def main() -> None:
         for file in given.what:
             save(given.out, json.loads(Path(file).read_text()))
     else:
-        import resnet_page
+        from papers import resnet_page
 
         getattr(resnet_page, given.command)(Path(given.what[0]))
 

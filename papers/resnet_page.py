@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from resnet_cifar import DELTA, Run, program
 
 from coterie.accounting import Certificate, Claim
 from coterie.accounting.plans import certificates_of
-from coterie.reports.reproductions import Picture, Point, Table, markdown
-from coterie.reports.reproductions import draw as figure
+from papers.reproductions.figures import Picture, Point, Table, markdown
+from papers.reproductions.figures import draw as figure
+from papers.resnet_cifar import DELTA, Run, program
 
 NAMES = {"none": "SGP, no noise", "adaptive": "AdaD²P", "constant": "ConstD²P", "clipped": "ClipD²P"}
 MEASURES = {

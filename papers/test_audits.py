@@ -32,6 +32,7 @@ def attacked(setting: Setting, delta: float, games: int) -> Audit:
         games=games,
         confidence=CONFIDENCE,
         seed=SEED,
+        without=setting.without,
     )
     print(f"\n{found.claim}\n{found.certificate}\n{found.finding}  [{found.score}; {found.seconds:.0f} s]")
     return found

@@ -14,7 +14,7 @@ where the run is long enough to balance it, a direction costs λ/2 times that ov
 
 which is the theorem's second term with a c₂ that is free of N, since ρ/(N + 1) is.
 
-    python papers/test_cost_of_privacy.py [FOLDER]     the whole table, slow; draws the forecasts into FOLDER
+    python -m papers.test_cost_of_privacy [FOLDER]     the whole table, slow; draws the forecasts into FOLDER
 
 The test is the quick version: fewer cells and runs.
 """
@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from test_targets_farokhi import SBA_TARGET, Case, _case, _psi
 
 from coterie.engines.sweep import Lane, sweep
 from coterie.planning.cost import Cost, Past, fit, relative_errors
@@ -39,6 +38,7 @@ from coterie.problems.partition import Partition
 from coterie.program import Program
 from coterie.protocols import async_learner
 from coterie.protocols.task import Calibration
+from papers.test_targets_farokhi import SBA_TARGET, Case, _case, _psi
 
 PACE = 0.075  # ρ/(N + 1)
 

@@ -9,7 +9,7 @@
 3. Who gains among owners of different sizes, on the embedded census data over ε and the number of partners: each
    owner's own model without privacy, as it judges itself and as it is, against the joint private one.
 
-    python papers/test_plans.py [FOLDER]     prints the tables for all records; draws who gains into FOLDER
+    python -m papers.test_plans [FOLDER]     prints the tables for all records; draws who gains into FOLDER
 
 The tests are the quick version: the first records of each owner.
 """
@@ -35,6 +35,7 @@ from coterie.engines.sweep import Lane, alike, sweep
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.planning.constants import Constants, assumed, from_public_rows
+from coterie.planning.gains import by_sizes
 from coterie.planning.join import Owner, ask, look
 from coterie.planning.public import Collaboration
 from coterie.planning.search import plan
@@ -261,6 +262,19 @@ def gains(data: Census, owners: int, epsilon: float, seeds: range) -> Gain:
     )
 
 
+def told_by_sizes(data: Census, owners: int, epsilon: float) -> int:
+    """How many are told to gain by their sizes alone, no record being read."""
+    base = Collaboration(
+        sizes=data.prepared.task.sizes[:owners],
+        dimension=data.prepared.x_test.shape[1],
+        epsilon=(epsilon,),
+        topology="complete",
+    )
+    who = by_sizes(base.task(), plan(base.task(), 200))
+    assert who is not None
+    return sum(who.gains)
+
+
 def test_who_gains_among_owners_of_different_sizes():
     found = gains(census(8), 8, epsilon=3.0, seeds=range(5))
     print(found)
@@ -276,11 +290,14 @@ def print_gains(folder: Path | None) -> None:
     panels = [
         [gains(data, owners, epsilon, range(10)) for epsilon in (0.3, 1.0, 3.0)] for owners in (5, 10, 20)
     ]
-    print("| | joint, predicted | joint, measured | predicted to gain | gain |")
-    print("|---|---|---|---|---|")
-    for one in itertools.chain(*panels):
+    print("| | joint, predicted | joint, measured | by sizes alone | predicted to gain | gain |")
+    print("|---|---|---|---|---|---|")
+    asked = itertools.product((5, 10, 20), (0.3, 1.0, 3.0))
+    for one, (owners, epsilon) in zip(itertools.chain(*panels), asked):
         predicted, did = one.counts
-        print(f"| {one.title} | {one.joint_predicted:.3f} | {one.joint_measured:.3f} | {predicted} | {did} |")
+        told = told_by_sizes(data, owners, epsilon)
+        risks = f"{one.joint_predicted:.3f} | {one.joint_measured:.3f}"
+        print(f"| {one.title} | {risks} | {told} | {predicted} | {did} |")
     if folder is not None:
         title = "Who gains by joining: 20 industries of the census data"
         who_gains(panels, title).savefig(folder / "who-gains.png")

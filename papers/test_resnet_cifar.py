@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from resnet_bench import operations
-from resnet_cifar import (
+
+from coterie.accounting import certify
+from coterie.mechanisms import FixedSize
+from coterie.topologies import build
+from papers.resnet_bench import operations
+from papers.resnet_cifar import (
     CERTIFIED,
     EPSILON,
     GROUPS,
@@ -20,11 +24,7 @@ from resnet_cifar import (
     measured,
     one_peer_exponential,
 )
-from resnet_page import stated
-
-from coterie.accounting import certify
-from coterie.mechanisms import FixedSize
-from coterie.topologies import build
+from papers.resnet_page import stated
 
 STORED = json.loads((Path(__file__).parent / "resnet_cifar.json").read_text())
 

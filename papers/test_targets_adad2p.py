@@ -7,8 +7,8 @@ Ours sees oriented gradients, which no data went into. Its clip norm and step ar
 the digits that come with scikit-learn (8 × 8 pixels, other writers), enlarged and shifted to MNIST's size and number.
 No MNIST row was looked at to choose them.
 
-    python papers/test_targets_adad2p.py         prints the whole table: five seeds of ours, two of the others
-    python papers/test_targets_adad2p.py tune    prints the grid on the other digits
+    python -m papers.test_targets_adad2p         prints the whole table: five seeds of ours, two of the others
+    python -m papers.test_targets_adad2p tune    prints the grid on the other digits
 """
 
 from __future__ import annotations

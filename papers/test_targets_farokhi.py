@@ -10,7 +10,7 @@ Model: y = θᵀx, squared loss, g = 10⁻⁵ ‖θ‖² (both halved here: ψ a
 components of 10,000 public rows and a constant. Public rows are the last 10,000 of the table's test rows; from them
 also come Ξ (the gradient norm that one in a thousand exceeds) and the guess of the curvature.
 
-    python papers/test_targets_farokhi.py      prints the whole table; slow
+    python -m papers.test_targets_farokhi      prints the whole table; slow
 
 The tests are the quick version: fewer ρ, and the first 30,000 records of each SBA owner.
 """

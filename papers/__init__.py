@@ -1,0 +1,1 @@
+"""Paper code, outside the installed package: what was published, run again with coterie and set beside it."""
