@@ -10,16 +10,36 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import audit, dual_averaging, federate, mlp, owners, repeats, softmax, spmd, startup
+from benchmarks import (
+    audit,
+    compare,
+    dual_averaging,
+    federate,
+    masks,
+    mlp,
+    node,
+    owners,
+    repeats,
+    softmax,
+    spmd,
+    startup,
+    units,
+)
 from benchmarks.timing import Row
 
 CASES = {
-    "a round of a protocol": (mlp.rows, softmax.rows, dual_averaging.rows),
-    "many runs": (repeats.rows,),
+    "a round of a protocol": (mlp.rows, softmax.rows, units.rows, dual_averaging.rows),
+    "many runs": (repeats.rows, compare.rows),
     "many owners": (owners.rows,),
     "what a user waits for": (startup.rows,),
 }
-TABLES = {"audits": audit.table, "several processes": spmd.table, "real owners": federate.table}
+TABLES = {
+    "audits": audit.table,
+    "several processes": spmd.table,
+    "real owners": federate.table,
+    "masked sums": masks.table,
+    "a node": node.table,
+}
 PEERS = (
     "What peers do not do. **gossipy** (`gossipy-dfl`) simulates gossip with PyTorch, without clipping or noise: its "
     "time is for less work. **Flower**'s simulation has a server and clients, no gossip; its `LocalDpMod` clips and "

@@ -15,15 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.accounting.ledger import Ledger, data_hash
-from coterie.engines.federate import randomness, wire
-from coterie.engines.federate.journal import Journal
-from coterie.engines.federate.release import Outlet
-from coterie.engines.federate.side import Records, RoundsSide
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.federation import local, network, party
-from coterie.experiments.federation.agreement import Agreement
-from coterie.experiments.federation.collaboration import Collaboration
+from coterie.federation import local, network, party
+from coterie.federation.agreement import Agreement
+from coterie.federation.collaboration import Collaboration
+from coterie.federation.releases import randomness
+from coterie.federation.releases.journal import Journal
+from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import Records, RoundsSide
+from coterie.federation.transport import wire
 from coterie.problems.datasets.schema import Schema
 from coterie.program import Shards
 from coterie.topologies import mixer
@@ -170,7 +171,7 @@ def _taken_apart(case: Case, folder: Path) -> str:
         Ledger.open(folder / "ledger", data_hash=data_hash(rows.x), epsilon=1.0, delta=1e-5) as ledger,
         Journal.open(folder / "journal") as journal,
     ):
-        outlet = Outlet(ledger, "bench", plan, 0, 50)
+        outlet = Outlet(ledger, "bench", plan, 0, 50, journal)
         charging = _micros(lambda at: outlet.release(at + 1, at, body), 50)
         noting = _micros(lambda at: journal.put({"public": body, f"x/{at}": body}), 50)
     frame = wire.encode(wire.Message(wire.Kind.VALUE, 1, 0, body), planned.agreement.digest)

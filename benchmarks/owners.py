@@ -17,8 +17,9 @@ import numpy as np
 
 from benchmarks.timing import Row
 from coterie import topologies
-from coterie.engines import simulate as engine
+from coterie.engines import steps
 from coterie.engines.schedule import ticks_of
+from coterie.engines.simulate import simulate
 from coterie.problems.losses import logistic
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2
@@ -106,7 +107,7 @@ def measure(graph: str, owners: int) -> dict[str, float]:
     seconds = []
     for _ in range(4):
         started = time.perf_counter()
-        jax.block_until_ready(engine.simulate(program, shards, mixer, seed=1).model)
+        jax.block_until_ready(simulate(program, shards, mixer, seed=1).model)
         seconds.append(time.perf_counter() - started)
     return {
         "setup": setup,
@@ -119,12 +120,12 @@ def measure(graph: str, owners: int) -> dict[str, float]:
 
 def _held(program: Program, shards: Shards, mixer: Mixer) -> int:
     """Bytes that a run's compiled program holds: arguments, results and temporaries."""
-    static = engine.compile_key(program, shards, mixer, None)
-    world, (ticks, _) = engine.build_world(program, shards, mixer, 1), ticks_of(program)
-    block = engine._block_length(static, shards, len(ticks.step), False)
+    static = steps.compile_key(program, shards, mixer, None)
+    world, (ticks, _) = steps.build_world(program, shards, mixer, 1), ticks_of(program)
+    block = steps.block_length(static, shards, len(ticks.step))
     with jax.threefry_partitionable(False):
-        carry = engine._start(static, world, program.params)
-        compiled = engine._advance_rounds.lower(static, block, world, carry, ticks).compile()
+        carry = steps.start(static, world, program.params)
+        compiled = steps.advance.lower(static, block, world, carry, ticks).compile()
     found = compiled.memory_analysis()
     if found is None:
         raise RuntimeError("XLA does not tell what programs hold on this backend")
