@@ -1,0 +1,66 @@
+"""The pages say what the code does: the commands they show exist, and their tables are computed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from coterie.cli import app
+from coterie.reports.odds import in_hundred, one_in, suspicion
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FENCE = re.compile(r"^ *```(?:console)?\n(.*?)^ *```", re.S | re.M)
+REST = re.compile(r" #.*| {2,}(?!--).*| [|>&].*")  # a comment, what a command is for, what its output goes to
+HOLE = re.compile(r"…|\[|add\|revoke")
+
+
+def shown() -> list[str]:
+    """Every `coterie …` of the pages' blocks, with its page; those with holes to fill in are left out."""
+    lines = [
+        f"{page.name}: {REST.sub('', line.removeprefix('$ '))}"
+        for page in PAGES
+        for block in FENCE.findall(page.read_text("utf-8"))
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.removeprefix("$ ").startswith("coterie ")
+    ]
+    return [line for line in lines if not HOLE.search(line)]
+
+
+def unknown(words: list[str]) -> list[str]:
+    """The words that name no command and no option, if any."""
+    command = typer.main.get_command(app)
+    while getattr(command, "commands", None) and words and not words[0].startswith("-"):
+        if words[0] not in command.commands:
+            return words[:1]
+        command, words = command.commands[words[0]], words[1:]
+    names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    options = [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
+    return sorted(set(options) - names - {"--help", "-h"})
+
+
+def test_every_command_that_a_page_shows_can_be_typed():
+    commands = shown()
+    assert len(commands) > 50
+    wrong = {one: unknown(shlex.split(one.partition(": coterie ")[2])) for one in commands}
+    assert {one: words for one, words in wrong.items() if words} == {}
+
+
+def test_a_command_that_does_not_exist_is_seen():
+    assert unknown(["rnu"]) == ["rnu"]
+    assert unknown(["plan", "join", "--sizes", "3"]) == ["--sizes"]
+    assert unknown(["network", "new", "x", "--owners", "a,b"]) == []
+
+
+@pytest.mark.parametrize("page", ["docs/understand/owners.md", "docs/do/officer.md"])
+def test_what_a_suspicion_becomes_is_computed(page):
+    rows = re.findall(r"^\| ([\d.]+) \| (\d[^|]*) \| (\d[^|]*) \|", (ROOT / page).read_text("utf-8"), re.M)
+    assert len(rows) >= 4
+    for epsilon, *cells in rows:
+        for prior, cell in zip((0.1, 0.001), cells):
+            after = suspicion(prior, float(epsilon))
+            assert cell.strip() in (one_in(after), in_hundred(after))
