@@ -9,13 +9,19 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 AUDIT := .venv-wheel/.installed
 CHROMIUM_TESTS := .venv-browser/.installed
 
-.PHONY: run test install check docs pages papers bench browser wheel lock clean data-folder
+RUN_TESTS := $(BIN)/python -m pytest --doctest-modules --ignore-glob='papers/test_*' tests papers src
+
+.PHONY: run test test-again install check docs pages papers bench browser wheel lock clean data-folder
 
 run: install
 	$(BIN)/coterie run
 
 test: install
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --doctest-modules --ignore-glob='papers/test_*' tests papers src
+	$(RUN_TESTS) --numprocesses=auto --maxprocesses=4 --dist=loadfile
+
+# What failed, once more and one after the other: tells a fault from a machine that was too busy for real processes.
+test-again: install
+	$(RUN_TESTS) --last-failed --last-failed-no-failures=none
 
 install: $(STAMP)
 
