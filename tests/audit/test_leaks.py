@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from leak_hunt import CHANGED, SETTINGS, experiment, hunt, run_folder, write_records
 from typer.testing import CliRunner
 
-from coterie.cli import app
+from coterie.cli import _progress, app
 from coterie.experiments import evaluating, output
 from coterie.experiments import run as runs
 from coterie.experiments.prepare import prepare
@@ -34,11 +35,19 @@ def quietly(chosen: Any) -> dict[str, Any]:
 
 
 def by_command(folder: Path):
-    """Run as a user does, in words and as JSON; give back the files and what was printed."""
+    """Run as a user does, in words and as JSON; give back the files and what was printed.
+
+    Progress is told whenever it could be, by a clock that stands still: how long a step takes is anyone's own clock's.
+    """
+    arguments = ["run", str(folder / "experiment.toml"), "--out", str(folder / "run")]
 
     def act(chosen: Any) -> dict[str, Any]:
         (folder / "experiment.toml").write_text(chosen.to_toml())
-        done = CliRunner().invoke(app, ["run", str(folder / "experiment.toml"), "--out", str(folder / "run")])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_progress, "_PATIENCE", 0.0)
+            patch.setattr(_progress, "_log", partial(_progress._log, clock=lambda: 0.0))
+            done = CliRunner().invoke(app, arguments)
+        assert "training: " in done.stderr
         assert done.exit_code == 0, done.output
         return run_folder(folder / "run") | {"stdout": done.stdout, "stderr": done.stderr}
 
