@@ -47,6 +47,16 @@ def test_one_record_moves_the_table_by_at_most_what_is_declared(sheet):
         assert np.linalg.norm(moves, axis=1).max() <= sheet.reach + 1e-9
 
 
+def test_neighbours_that_round_away_from_each_other_are_no_further_apart_than_declared():
+    """Targets and errors lie between whole numbers; the farthest pair without rounding is 2 * 962.8 apart."""
+    sheet = Sheet("regression", "squared", 0, True)
+    new = sheet.tally(np.array([[5.0]]), np.ones(1))  # error and target at their ends
+    targets = np.linspace(-0.2, -0.1, 20_001)
+    old = [sheet.tally(np.array([[y]]), np.array([y])) for y in targets]
+    far = max(np.linalg.norm(new - one) for one in old)
+    assert 2 * 962.81 < far <= 2 * sheet.reach
+
+
 def units(sheet: Sheet) -> list[list[tuple[np.ndarray, float]]]:
     """Units of one record, of all alike, of two that cancel, and of many that differ."""
     some = records(sheet)[::2]

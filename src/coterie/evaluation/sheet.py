@@ -28,7 +28,7 @@ EDGES = np.array([-4.0, -2.5, -1.6, -0.9, -0.4, 0.0, 0.4, 0.9, 1.6, 2.5, 4.0])
 BANDS = len(EDGES) + 1
 _TINY = 1e-12
 _BY_GROUP = {"group count": UNIT, "group error": UNIT // 2, "group absolute": UNIT, "group squared": UNIT}
-_ROUNDED = 0.51  # by how much a unit's mean is rounded at most: a half, and more than floating point adds
+_ROUNDED = 0.51  # by how much a number is rounded at most: a half, and more than floating point adds
 
 
 class Block(NamedTuple):
@@ -100,9 +100,13 @@ class Sheet:
         record takes as much out of another's. However many groups there are, it is the same.
 
         A unit: means of what records add lie in the convex hull of it, where no two points are further apart, and none
-        further from zero, than at its corners, which records are. Each number is then rounded by at most a half.
+        further from zero, than at its corners, which records are.
+
+        Means of units, and errors and targets, lie between whole numbers: each number is rounded by at most a half, of
+        either neighbour. What records of classes add is whole, or rounded within ends that are.
         """
-        return self._exact_reach + (_ROUNDED * math.sqrt(self.width) if self.of_units else 0.0)
+        rounded = self.of_units or self.task == "regression"
+        return self._exact_reach + (_ROUNDED * math.sqrt(self.width) if rounded else 0.0)
 
     @property
     def _exact_reach(self) -> float:
