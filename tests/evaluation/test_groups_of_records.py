@@ -177,6 +177,13 @@ def test_what_has_no_meaning_is_refused(given, words):
     [
         ({"evaluate_by": "nothing"}, "evaluate_by='nothing': no column of census has that name.*sex"),
         ({"hold_out": 1e-5}, "hold_out=1e-05: would keep 0 of an owner's"),
+        (
+            {
+                "protocol": "weighted_erm",
+                "settings": {"relation": "add_or_remove_one", "steps": 3, "step_size": 0.5},
+            },
+            "hold_out=0.5: under relation='add_or_remove_one' one row more can send another one out of training",
+        ),
     ],
 )
 def test_what_the_data_do_not_allow_is_refused_before_training(changes, words):

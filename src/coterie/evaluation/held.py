@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.relations import REPLACE_ONE, Relation
 from coterie.units import counted, several
 
 _HELD = 0x4E1D  # keeps a simulation's draw apart from whatever else its seed draws
@@ -36,6 +37,19 @@ def held_of(size: int, share: float, unit: str = "record") -> int:
             f"keep one and leave one, at least; --hold-out 0 evaluates on all {several(unit)}."
         )
     return held
+
+
+def check_division(relation: Relation, share: float) -> None:
+    """InputError where numbers of rows are no public ones: a division would make neighbours of neighbours.
+
+    One row more may be one more that is kept out; where that is another, this one takes its place in training. What is
+    trained on then differs by a replaced row, twice what is charged for one that is added.
+    """
+    if not relation.sizes_are_public:
+        raise InputError(
+            f"hold_out={share:g}: under relation={str(relation)!r} one row more can send another one out of training, "
+            f"which costs more than is charged. Use relation={str(REPLACE_ONE)!r}, or --hold-out 0."
+        )
 
 
 def trained_sizes(sizes: Sequence[int], share: float, unit: str = "record") -> tuple[int, ...]:

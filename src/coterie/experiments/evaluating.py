@@ -12,6 +12,7 @@ import numpy as np
 from coterie._types import PyTree
 from coterie.evaluation import budget, selection
 from coterie.evaluation.groups import Groups, groups_of
+from coterie.evaluation.held import check_division
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.tables import simulated_noise, step_of, tallied
 from coterie.evaluation.told import Published, costs, digest, published
@@ -53,6 +54,8 @@ def _built(
 ) -> Program:
     certified = experiment.calibration == "certified"
     program = build(experiment.protocol, for_training(experiment, task), settings, experiment.calibration)
+    if held is not None:
+        check_division(program.plan.relation, experiment.hold_out)
     sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
     if share := experiment.select:
         left = _left(experiment, task, experiment.evaluate).epsilon
