@@ -2,6 +2,7 @@
 
 CoterieError
 ├── InputError      an argument, file, graph or data set is not usable        (exit status 2)
+│   └── RecordsError    an owner's records are not; why is for its own eyes
 ├── BudgetError     what was asked for would cost more than the owner allows  (exit status 3)
 ├── LedgerError     more has left than the owner's ledger knows of            (exit status 3)
 ├── ProcessError    a process that the run needs cannot be reached, or died   (exit status 4)
@@ -21,6 +22,10 @@ class CoterieError(Exception):
 
 class InputError(CoterieError):
     """An argument, file, graph or data set is not usable."""
+
+
+class RecordsError(InputError):
+    """An owner's records do not fit what was agreed. The message is made of them: for their owner's terminal alone."""
 
 
 class BudgetError(CoterieError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from listeners import Manager, asked, samples
-from parties import ports
+from parties import Trial, ports
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -162,3 +162,24 @@ def test_a_node_that_cannot_start_says_so_in_json(tmp_path):
     line = json.loads(found.stderr)
     assert (found.exit_code, line["level"], line["exit_status"]) == (2, "error", 2)
     assert "cannot be read" in line["message"]
+
+
+@pytest.mark.parametrize("spoil", ["maybe", "a record more"])
+def test_a_log_that_others_collect_says_nothing_of_records_that_do_not_fit(tmp_path, spoil):
+    """The same words for every record that does not fit; its owner reads more on the terminal."""
+    trial = Trial(tmp_path, (7, 8), protocol="dual_averaging", settings={"rounds": 2}, gossip_steps=1)
+    name = trial.names[0]
+    data = tmp_path / f"{name}.csv"
+    lines = data.read_text().splitlines()
+    spoilt = [*lines[:3], lines[3].replace("yes", spoil).replace("no", spoil), *lines[4:]]
+    data.write_text("\n".join(spoilt if spoil == "maybe" else [*lines, lines[-1]]) + "\n")
+    words = ["node", str(trial.place(name)), "--data", str(data)]
+    found = CliRunner().invoke(app, [*words, "--log-format", "json"])
+    said = json.loads(found.stderr.splitlines()[-1])
+    assert (found.exit_code, said["level"], said["exit_status"]) == (2, "error", 2)
+    assert said["message"].startswith(
+        "data: the records do not fit the agreement. Why is for their owner's eyes"
+    )
+    assert not re.search(r"row|[0-9]", "".join(found.stderr.splitlines()[-1:]).split('"message"')[1])
+    read = CliRunner().invoke(app, words)
+    assert "row 3 is none of the declared classes" in read.stderr or "has 8 records" in read.stderr

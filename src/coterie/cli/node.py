@@ -203,7 +203,7 @@ def _logged(form: str) -> Iterator[None]:
     try:
         yield
     except CoterieError as error:
-        logs.entry("error", str(error), exit_status=error.exit_status)
+        logs.failure(error)
         raise typer.Exit(error.exit_status) from error
     except KeyboardInterrupt as error:
         logs.entry("warning", "interrupted: what was not finished is not written", exit_status=INTERRUPTED)

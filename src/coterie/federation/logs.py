@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coterie import _check
+from coterie.errors import CoterieError, RecordsError
 from coterie.federation.transport.lines import level_of
 
 FORMATS = ("text", "json")
@@ -39,6 +40,17 @@ def entry(level: str, message: str, **fields: Any) -> None:
     print(
         json.dumps({"time": now, "level": level, **fields, "message": message}), file=sys.stderr, flush=True
     )
+
+
+def failure(error: CoterieError) -> None:
+    """How a party ended, as a JSON line: what an error says of records is left out, and where to read it is said."""
+    said = str(error)
+    if isinstance(error, RecordsError):
+        said = (
+            "data: the records do not fit the agreement. Why is for their owner's eyes, on a terminal: coterie node "
+            "FOLDER --data FILE --check"
+        )
+    entry("error", said, exit_status=error.exit_status)
 
 
 def _text(line: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.accounting.ledger import terms_of
-from coterie.errors import InputError
+from coterie.errors import InputError, RecordsError
 from coterie.evaluation.held import Division, divided, secret, simulated
 from coterie.federation import party as parties
 from coterie.federation.collaboration import Collaboration
@@ -29,12 +29,20 @@ _DIVISION = "division"  # the journal's key
 
 
 def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, Identity]:
-    """The records as the agreement has them, and what they are known by, whichever columns it reads."""
+    """The records as the agreement has them, and what they are known by, whichever columns it reads.
+
+    RecordsError where they do not fit.
+    """
     agreement = planned.agreement
-    rows, expected = agreement.schema.read(data, agreement.unit), agreement.sizes[party.name]
+    try:
+        rows, expected = agreement.schema.read(data, agreement.unit), agreement.sizes[party.name]
+    except InputError as error:
+        if not data.is_file():
+            raise
+        raise RecordsError(str(error)) from error
     held = number_of(rows, agreement.unit)
     if held != expected:
-        raise InputError(
+        raise RecordsError(
             f"data={str(data)!r}: has {counted(held, agreement.unit.words)}, the agreement says {expected} for "
             f"{party.name!r}. Bring exactly these, or ask for a new agreement."
         )
