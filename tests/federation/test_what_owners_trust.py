@@ -23,6 +23,7 @@ from coterie.federation.releases.release import Outlet
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import identity
 from coterie.protocols import build
+from coterie.units import unit_of
 
 COLUMNS = 'target = "y"\nclasses = ["no", "yes"]\n[columns]\na = [0, 1]\n'
 SHAM = [
@@ -192,18 +193,29 @@ def test_no_hash_of_the_records_leaves_the_ledger(tmp_path, place):
 
 def test_another_order_of_the_rows_is_another_division_by_position(tmp_path):
     """Half of a run in one order and the other half in another: somebody was in both halves, and pays for both."""
-    plan = build("wor_sgd", task((100,), 3), {"batch": 50}, "certified").plan
-
-    def spent(name: str, *orders: str) -> float:
-        terms = {"data_hash": "0" * 64, "epsilon": 5.0, "delta": 1e-5}
-        with Ledger.open(tmp_path / name, **terms) as ledger, Journal.open(tmp_path / f"{name}.j") as journal:
-            for turn, order in enumerate(orders):
-                outlet = Outlet(ledger, f"run {turn}", plan, 0, 2, journal, order=order)
-                outlet.release(turn + 1, turn, b"message")
-            return ledger.spent().epsilon
-
     one, other = "ab" * 32, "cd" * 32
-    assert spent("both", one, other) > 1.2 * spent("same", one, one)  # one order: nobody was in both halves
+    both = by_halves(tmp_path / "both", (one, "record"), (other, "record"))
+    assert both > 1.2 * by_halves(tmp_path / "same", *[(one, "record")] * 2)  # nobody was in both halves
+
+
+def by_halves(file: Path, *halves: tuple[str, str]) -> float:
+    """What two halves of a run cost, each of a division by position: of the rows' order, and of units."""
+    plan = build("wor_sgd", task((100,), 3), {"batch": 50}, "certified").plan
+    terms = {"data_hash": "0" * 64, "epsilon": 5.0, "delta": 1e-5}
+    with Ledger.open(file, **terms) as ledger, Journal.open(file.with_suffix(".journal")) as journal:
+        for turn, (order, unit) in enumerate(halves):
+            divided = replace(plan, unit=unit_of(unit))
+            Outlet(ledger, f"run {turn}", divided, 0, 2, journal, order=order).release(
+                turn + 1, turn, b"message"
+            )
+        return ledger.spent().epsilon
+
+
+def test_other_units_are_another_division_of_the_same_rows(tmp_path):
+    """Half of a run by patients and the other half by doctors, equally many: a record may be in both halves."""
+    order = "ab" * 32
+    both = by_halves(tmp_path / "both", (order, "column:patient"), (order, "column:doctor"))
+    assert both > 1.2 * by_halves(tmp_path / "same", *[(order, "column:patient")] * 2)
 
 
 def test_batches_of_two_sizes_share_a_ledger(tmp_path):

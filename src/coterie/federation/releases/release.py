@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from coterie.accounting import Certificate
@@ -11,6 +12,7 @@ from coterie.accounting.plans import charges_of
 from coterie.errors import BudgetError, LedgerError
 from coterie.federation.releases.journal import Journal
 from coterie.mechanisms import ReleasePlan
+from coterie.units import RECORD
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -149,7 +151,9 @@ def _noted(head: Head) -> bytes:
 def _partition(plan: ReleasePlan, owner: int, parts: int, order: str) -> str:
     batch = getattr(plan.sampler, "batch", 0)  # in the name: two sizes may make equally many parts
     place = f"position in order {order[:16]}" if order else "position"
-    return f"{plan.sizes[owner]} records by {place}, {batch} in each of {parts} batches"
+    # Units too: by patients a record lies in another part than by doctors, although both may be equally many.
+    what = "records" if plan.unit == RECORD else f"units ({sha256(str(plan.unit).encode()).hexdigest()[:16]})"
+    return f"{plan.sizes[owner]} {what} by {place}, {batch} in each of {parts} batches"
 
 
 def _bounds(plan: ReleasePlan, owner: int):
