@@ -208,7 +208,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
 
 def _seed(random_state: Any) -> int:
-    """None: one that nobody can guess from the program, unlike NumPy's global state."""
+    """None: one that no program tells, unlike NumPy's global state. There are 2³² of them, which can be tried out."""
     if random_state is None:
         return secrets.randbelow(MOST_SEED + 1)
     if isinstance(random_state, Integral):

@@ -22,8 +22,8 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
     `loss` ("hinge" for a support vector machine), `metric` (of `trace_`), `rounds`, `engine`, and `experiment`, a
     dictionary of any other keys of `coterie.Experiment`, as there. Public, and never read off rows without a warning:
     `bounds` of the columns, (low, high) for all, a pair for each, or a dictionary by name; and `classes`.
-    `random_state`: of partition, sampling and noise; None draws one that nobody can guess. `public=True` says that the
-    rows given to `fit` are public, so that nothing about them can leak.
+    `random_state`: of partition, sampling and noise; None draws one of 2³² seeds, which somebody with patience can try
+    out. `public=True` says that the rows given to `fit` are public, so that nothing about them can leak.
 
     Attributes: `classes_`, `coef_`, `intercept_`, `n_features_in_`, `feature_names_in_`, `privacy_` (`epsilon`,
     `certificates`, `statement`, `promise`), `trace_`, and `model_`, the `TrainedModel`, with `save`.
