@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from coterie._rounding import upper
+from coterie.accounting.plans import against_all_others
 from coterie.cli import app
 from coterie.evaluation import tables
 from coterie.experiments import evaluating, output, recompute
@@ -137,6 +139,21 @@ def test_every_protocol_keeps_its_budget_with_the_table(protocol):
     assert plan.evaluation is not None
     for one in runs.certificates_of(plan, 1e-5):
         assert 0.97 <= one.epsilon <= 1.0
+
+
+def test_what_a_view_says_of_whoever_adds_up_includes_the_tables():
+    """It sees every message, and tables are public: a number for training alone would be too small."""
+    chosen = Experiment(protocol="weighted_erm", owners=4, evaluate=0.3, select=0.2)
+    view = {"view": "aggregator", "steps": 4}
+    plan = ready(replace(chosen, settings=view), None, lambda *_: None).program.plan
+    whole = max(one.epsilon for one in against_all_others(plan, 1e-5))
+    training = max(
+        one.epsilon for one in against_all_others(replace(plan, evaluation=None, selection=None), 1e-5)
+    )
+    assert whole > 1.05 * training
+    assert (
+        f"(ε against it: {upper(whole)}); and the owners' sums of losses; and the owners' tables" in plan.view
+    )
 
 
 def test_published_noise_is_charged_on_top():

@@ -10,7 +10,8 @@ import pytest
 from dp_accounting import GaussianDpEvent
 
 from coterie import topologies
-from coterie.accounting.plans import certificates_of
+from coterie._rounding import upper
+from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.engines.owners import context_of
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
@@ -20,7 +21,7 @@ from coterie.problems.penalties import elastic_net, l2, none, sine
 from coterie.problems.problem import Problem, objective
 from coterie.problems.reference import central_optimum
 from coterie.program import Batch, Shards, State
-from coterie.protocols import _erm_noise, average_erm, build, central_erm, weighted_erm
+from coterie.protocols import average_erm, build, central_erm, weighted_erm
 from coterie.protocols._erm import Descent
 from coterie.protocols.task import Task
 from coterie.topologies import aggregate
@@ -254,8 +255,8 @@ def test_the_sum_stays_private_whoever_is_missing(missing, parts):
     if parts == "even":
         assert variance == pytest.approx(max(alone.noise_multiplier) ** 2 / (5 - missing), rel=1e-6)
     assert "aggregator trusted" in plan.view
-    against = _erm_noise.against_aggregator(plan, 1e-5)
-    assert f"{against:.3g}" in plan.view
+    against = max(one.epsilon for one in against_all_others(plan, 1e-5))
+    assert f"(ε against it: {upper(against)})" in plan.view
     assert against > 0.3
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from coterie._rounding import upper
 from coterie.accounting.atoms import flatten
 from coterie.accounting.certifying import certify
 from coterie.accounting.exposure import together
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 ALL_OTHERS = "all other owners together, and whoever adds up"
+_AGAINST = "ε against it: "  # in a view that trusts whoever adds up
 
 
 class Charges(NamedTuple):
@@ -72,6 +74,22 @@ def against_all_others(plan: ReleasePlan, delta: float) -> tuple[Certificate, ..
     Guarantee: each bounds what is left, the owner's own noise; whoever adds up may be among them.
     """
     return certificates_of(replace(plan, charged=None, view=ALL_OTHERS), delta)
+
+
+def against_it(plan: ReleasePlan, delta: float) -> str:
+    """The largest ε against whoever adds the messages up and sees each of them, as a view has it in brackets."""
+    worst = max(one.epsilon for one in against_all_others(plan, delta))
+    return f"{_AGAINST}{upper(worst)}"
+
+
+def with_more(plan: ReleasePlan, grown: ReleasePlan, more: str, delta: float) -> str:
+    """The view of a plan that has grown by `more`, all of it in what it says of whoever adds up."""
+    if plan.view == "public transcript":
+        return plan.view
+    seen = plan.view
+    if _AGAINST in seen:
+        seen = seen.replace(against_it(plan, delta), against_it(grown, delta))
+    return f"{seen}; and {more}"
 
 
 def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from coterie.accounting import calibrate
+from coterie.accounting.plans import with_more
 from coterie.errors import InputError
 from coterie.evaluation.estimate import half_width
 from coterie.evaluation.groups import Groups
@@ -78,7 +79,8 @@ def evaluated(
     """
     noise = _noise(plan, epsilon, delta, share, certified)
     table = TableNoise(noise, sheet.reach, sheet.width, sizes or plan.sizes)
-    return replace(plan, evaluation=table, view=_seen(plan, "the owners' tables of scores"))
+    grown = replace(plan, evaluation=table)
+    return replace(grown, view=with_more(plan, grown, "the owners' tables of scores", delta))
 
 
 def choosing(
@@ -95,11 +97,8 @@ def choosing(
     """
     noise = _noise(plan, epsilon, delta, share, certified)
     table = TableNoise(noise, ballot.reach, ballot.width, plan.sizes)
-    return replace(plan, selection=table, view=_seen(plan, "the owners' sums of losses"))
-
-
-def _seen(plan: ReleasePlan, more: str) -> str:
-    return plan.view if plan.view == "public transcript" else f"{plan.view}; and {more}"
+    grown = replace(plan, selection=table)
+    return replace(grown, view=with_more(plan, grown, "the owners' sums of losses", delta))
 
 
 def _noise(

@@ -15,6 +15,7 @@ import numpy as np
 
 from coterie import _check
 from coterie.accounting import Claim, calibrate, certify
+from coterie.accounting.plans import against_it
 from coterie.errors import InputError
 from coterie.mechanisms import NoNoise, ReleasePlan
 from coterie.problems.problem import Problem
@@ -184,13 +185,6 @@ def central_epsilon(multiplier: float, delta: float, constant: float | None = No
     return certify(GaussianDpEvent(multiplier), delta=delta).epsilon
 
 
-def against_aggregator(plan: ReleasePlan, delta: float) -> float:
-    """The largest ε against whoever adds the messages up and sees each of them."""
-    bare = replace(plan, charged=None)
-    events = (bare.event(owner) for owner in range(len(plan.sizes)))
-    return max(certify(event, delta=delta, relation=plan.relation).epsilon for event in events)
-
-
 def certified(
     task: Task,
     design: Design,
@@ -256,7 +250,7 @@ def seen(plan: ReleasePlan, delta: float, once: bool, missing: int) -> str:
     what = "final model" if once else "weighted sum of each round"
     return (
         f"{what}, less the noise of any {missing} parties; aggregator trusted unless sums are secure "
-        f"(ε against it: {against_aggregator(plan, delta):.3g})"
+        f"({against_it(plan, delta)})"
     )
 
 
