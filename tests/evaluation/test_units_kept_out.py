@@ -1,5 +1,6 @@
 """Persons kept out of training whole, and evaluated by groups: on explicit neighbours, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
 from coterie.evaluation.groups import groups_of
 from coterie.evaluation.sheet import Sheet
-from coterie.evaluation.tables import tallied
+from coterie.evaluation.tables import in_places, pieces, tallied
 from coterie.experiments import run as runs
 from coterie.experiments.evaluating import _evaluated
 from coterie.experiments.experiment import Experiment
@@ -208,6 +209,42 @@ def test_real_owners_keep_out_the_persons_that_simulated_ones_do(tmp_path: Path)
             (judged.y, judged.codes, judged.unit), (wanted["y"], wanted["codes"], wanted["unit"])
         ):
             assert np.array_equal(ours, theirs)
+
+
+def by_place(rows: np.ndarray) -> np.ndarray:
+    """As a product that rounds by shape and by place would have it, magnified."""
+    return np.stack([np.arange(len(rows)), np.full(len(rows), len(rows))], axis=1).astype(np.float32)
+
+
+def test_the_number_of_somebodys_records_moves_no_last_bit_of_anybody_elses(tmp_path: Path):
+    """Features of real owners: products round by where a row stands, which must not follow from others' records."""
+    planned = collaboration(agreed())
+    planned = replace(planned, features=planned.features._replace(apply=by_place))
+    for person in (7, 8, 41, 250):
+        found = []
+        for kind in ("", "aligned"):  # one record, and five
+            whole, file = frame(person, kind), tmp_path / "own.csv"
+            whole[whole["clinic"] == ("east", "west")[person % 2]].drop(columns="clinic").to_csv(
+                file, index=False
+            )
+            rows = planned.agreement.schema.read(file, planned.agreement.unit)
+            own, judged = records.divided_by(rows, planned, None, (0,))
+            found.append((own.x, own.within, [judged.x[judged.unit == unit] for unit in range(200)]))
+        (x, within, held), (x2, within2, held2) = found
+        others = np.arange(200) != person // 2
+        assert (within[person // 2], within2[person // 2]) == (1, MOST)
+        assert np.array_equal(x[others], x2[others])
+        assert all(np.array_equal(held[one], held2[one]) for one in np.flatnonzero(others))
+
+
+def test_scores_of_others_do_not_follow_from_the_number_of_somebodys_records():
+    few, many = np.repeat(np.arange(6), [2, 1, 3, 1, 2, 1]), np.repeat(np.arange(6), [2, 3, 3, 1, 2, 1])
+    one, two = (in_places(by_place, np.zeros((len(unit), 4)), unit, 3) for unit in (few, many))
+    assert np.array_equal(one[few != 1], two[many != 1])
+    assert len(np.unique(two[:, 0])) == len(many)
+    # Pieces are of equally many units, whatever they have.
+    for unit in (few, many):
+        assert [unit[some.start] for some in pieces(len(unit), 6, unit, 3)] == [0, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -22,7 +22,7 @@ import numpy as np
 
 from coterie._types import Array, PyTree
 from coterie.evaluation.sheet import UNIT, Sheet
-from coterie.evaluation.tables import pieces
+from coterie.evaluation.tables import in_places, padded, pieces
 from coterie.mechanisms.plan import ReleasePlan, TableNoise
 from coterie.problems.penalties import Penalty, prox
 from coterie.problems.problem import Problem
@@ -120,16 +120,18 @@ class Ballot:
         x: np.ndarray,
         y: np.ndarray,
         unit: np.ndarray | None = None,
+        most: int = 1,
     ) -> np.ndarray:
         """(width,) int64. Reads records: leaves their owner only with noise, charged.
 
-        `unit`: which unit each record is of, in ascending order, where several may be of one.
+        `unit`: which unit each record is of, in ascending order, where several may be of one, and `most` how many.
         """
         total = np.zeros(self.width, np.int64)
-        for some in pieces(len(y), AT_ONCE, unit):
-            scores = _scores_of(problem, several, x[some])
-            losses = np.stack([self.sheet.lost(one, y[some]) for one in scores])
-            total += self.added(losses, None if unit is None else unit[some]).sum(axis=0)
+        for some in pieces(len(y), AT_ONCE, unit, most):
+            own = None if unit is None else unit[some] - unit[some.start]
+            scores = in_places(partial(_scores_of, problem, several), x[some], own, most)
+            losses = np.stack([self.sheet.lost(one, y[some]) for one in scores.swapaxes(0, 1)])
+            total += self.added(losses, own).sum(axis=0)
         return total
 
     def added(self, losses: np.ndarray, unit: np.ndarray | None = None) -> np.ndarray:
@@ -157,10 +159,8 @@ def ballot_of(program: Program, sheet: Sheet) -> Ballot:
 
 
 def _scores_of(problem: Problem, several: PyTree, x: np.ndarray) -> np.ndarray:
-    """(candidates, rows, outputs); the number of rows is rounded up, so that few sizes are compiled for."""
-    rows = 1 << (len(x) - 1).bit_length()
-    padded = np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)])
-    return np.asarray(_scores(problem, several, jnp.asarray(padded)))[:, : len(x)]
+    """(rows, candidates, outputs)"""
+    return np.asarray(_scores(problem, several, jnp.asarray(padded(x)))).swapaxes(0, 1)[: len(x)]
 
 
 def _each(problem: Problem, several: PyTree, x: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import jax
@@ -35,37 +35,58 @@ def tallied(
     y: np.ndarray,
     codes: np.ndarray | None = None,
     unit: np.ndarray | None = None,
+    most: int = 1,
 ) -> np.ndarray:
     """(width,) int64, the table without noise. Reads records: it leaves their owner only with noise, charged.
 
     `codes`: each record's group, where there are groups. `unit`: which unit it is of, in ascending order, where several
-    records may be of one.
+    records may be of one, and `most`, public, how many.
     """
     total = np.zeros(sheet.width, np.int64)
-    for some in pieces(len(y), AT_ONCE, unit):
+    for some in pieces(len(y), AT_ONCE, unit, most):
         group, own = (None if one is None else one[some] for one in (codes, unit))
         own = None if own is None else own - own[0]
-        total += sheet.tally(_scored(problem, params, x[some]), y[some], group, own)
+        scores = in_places(partial(_scored, problem, params), x[some], own, most)
+        total += sheet.tally(scores, y[some], group, own)
     return total
 
 
-def pieces(rows: int, most: int, unit: np.ndarray | None) -> Iterator[slice]:
-    """Rows, about so many at a time; those of a unit stay in one piece.
+def pieces(rows: int, at_once: int, unit: np.ndarray | None, most: int = 1) -> Iterator[slice]:
+    """Rows, about so many at a time. Of units, equally many in each piece but the last, whatever they have.
 
-    >>> list(pieces(5, 2, np.array([0, 1, 1, 1, 2])))
-    [slice(0, 1, None), slice(1, 4, None), slice(4, 5, None)]
+    >>> list(pieces(5, 4, np.array([0, 1, 1, 1, 2]), most=2))
+    [slice(0, 4, None), slice(4, 5, None)]
     """
-    starts = np.arange(0, rows, most)
-    if unit is not None:
-        starts = np.unique(np.searchsorted(unit, unit[starts]))
+    starts = np.arange(0, rows, at_once)
+    if unit is not None and rows:
+        starts = np.searchsorted(unit, np.arange(0, unit[-1] + 1, max(1, at_once // most)))
     return map(slice, starts.tolist(), [*starts[1:].tolist(), rows])
 
 
-def _scored(problem: Problem, params: PyTree, x: np.ndarray) -> np.ndarray:
-    """Scores of some records; their number is rounded up to a power of two, so that few sizes are compiled for."""
+def in_places(
+    score: Callable[[np.ndarray], np.ndarray], x: np.ndarray, unit: np.ndarray | None, most: int
+) -> np.ndarray:
+    """Scores of some records. Of units, each has its own `most` places, whether they hold a record or not.
+
+    Products round by shape and place: were rows side by side, somebody with a record more would move the last bits of
+    others' scores, and with them perhaps the bands that many of them are counted in.
+    """
+    if unit is None:
+        return score(x)
+    place = unit * most + np.arange(len(unit)) - np.searchsorted(unit, unit)
+    spread = np.zeros((int(unit[-1] + 1) * most, *x.shape[1:]), x.dtype)
+    spread[place] = x
+    return score(spread)[place]
+
+
+def padded(x: np.ndarray) -> np.ndarray:
+    """As many rows as a power of two, so that few sizes are compiled for."""
     rows = 1 << (len(x) - 1).bit_length()
-    padded = np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)])
-    return np.asarray(_scores(problem, params, jnp.asarray(padded)))[: len(x)]
+    return np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)])
+
+
+def _scored(problem: Problem, params: PyTree, x: np.ndarray) -> np.ndarray:
+    return np.asarray(_scores(problem, params, jnp.asarray(padded(x))))[: len(x)]
 
 
 _scores = jax.jit(lambda problem, params, x: problem.model.scores(params, x), static_argnums=0)

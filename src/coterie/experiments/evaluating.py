@@ -104,7 +104,8 @@ def select(
     sums = {}
     for owner in range(prepared.task.owners):
         own = _own(program, trace.model, owner)
-        exact = ballot.tally(prepared.task.problem, own, *records_of(prepared.shards, owner))
+        most = prepared.task.unit.records
+        exact = ballot.tally(prepared.task.problem, own, *records_of(prepared.shards, owner), most=most)
         sums[owner] = exact + simulated_noise(plan.selection, experiment.seed, owner, step)
     choice = selection.chosen(sum(sums.values(), np.zeros(ballot.width)), plan.selection.variance())
     told = selection.selected(
@@ -130,7 +131,14 @@ def _evaluated(prepared: Prepared, groups: Groups | None, owner: int) -> dict[st
     rows, unit = listed((prepared.held or prepared.trained)[owner])
     x = prepared.table.x[rows]
     codes = None if groups is None else groups.codes(x)
-    return {"x": prepared.features.apply(x), "y": prepared.table.y[rows], "codes": codes, "unit": unit}
+    most = prepared.task.unit.records
+    return {
+        "x": prepared.features.apply(x),
+        "y": prepared.table.y[rows],
+        "codes": codes,
+        "unit": unit,
+        "most": most,
+    }
 
 
 def publish(experiment: Experiment, prepared: Prepared, program: Program, trace: Trace) -> Published | None:

@@ -26,9 +26,10 @@ def table_sides(
     A choice is made by the records that were trained on, and what is chosen evaluated on those `judged`.
     """
     at, problem = planned.agreement.owners.index(party.name), planned.task.problem
+    most = planned.task.unit.records
     tallies = {
-        "selection": (partial(planned.ballot.tally, problem), records.laid_out),
-        "evaluation": (partial(tallied, planned.sheet, problem), judged),
+        "selection": (partial(planned.ballot.tally, problem, most=most), records.laid_out),
+        "evaluation": (partial(tallied, planned.sheet, problem, most=most), judged),
     }
     sides = {}
     for name, table in planned.program.plan.tables.items():

@@ -21,7 +21,7 @@ from coterie.federation.transport.lines import private
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import Identity, identity
 from coterie.problems.datasets.schema import Rows
-from coterie.problems.holdings import Own, chosen, listed, units_filled
+from coterie.problems.holdings import laid_out, placed
 from coterie.problems.whose import units_of
 from coterie.units import RECORD, Unit, counted
 
@@ -56,15 +56,6 @@ def number_of(rows: Rows, unit: Unit) -> int:
         assert rows.whose is not None
         return len(np.unique(rows.whose.codes))
     return len(rows.y) if unit.kind == "record" else 1
-
-
-def _by_unit(x: np.ndarray, y: np.ndarray, units: list[np.ndarray], unit: Unit) -> Records:
-    """What the owner's program runs on: features, unit by unit.
-
-    Guarantee: shapes follow from the agreement alone, so that nothing is compiled for how many records a unit has.
-    """
-    shards = units_filled(x, y, [units], len(units), unit.records)
-    return Records(*(np.asarray(leaf)[0] for leaf in (shards.x, shards.y, shards.within)))
 
 
 def known_to(party: Party, content: str, data: Path, log: Callable[[str], None]) -> str:
@@ -126,18 +117,33 @@ def divided_by(
     rows: Rows, planned: Collaboration, division: Division | None, seed: tuple[int, ...]
 ) -> tuple[Records, Judged]:
     """What is trained on, and what is evaluated on; `seed` chooses among the records of a unit that has too many."""
-    unit, x, groups = planned.agreement.unit, planned.features.apply(rows.x), planned.groups
-    own: Own = np.arange(len(rows.y))
+    unit, groups = planned.agreement.unit, planned.groups
     if unit != RECORD:
-        own = units_of(np.arange(len(rows.y)), rows.whose, unit, seed)
-    everything = np.arange(len(own))
-    trained, judged = (chosen(own, some) for some in division or (everything, everything))
-    at, whose = listed(judged)
-    codes = None if groups is None else groups.codes(rows.x[at])
-    held = Judged(x[at], rows.y[at], codes, whose)
-    if isinstance(trained, np.ndarray):
-        return Records(x[trained], rows.y[trained]), held
-    return _by_unit(x, rows.y, trained, unit), held
+        return _by_unit(rows, planned, division, units_of(np.arange(len(rows.y)), rows.whose, unit, seed))
+    everything, x = np.arange(len(rows.y)), planned.features.apply(rows.x)
+    trained, held = division or (everything, everything)
+    codes = None if groups is None else groups.codes(rows.x[held])
+    return Records(x[trained], rows.y[trained]), Judged(x[held], rows.y[held], codes)
+
+
+def _by_unit(
+    rows: Rows, planned: Collaboration, division: Division | None, units: list[np.ndarray]
+) -> tuple[Records, Judged]:
+    """The same unit by unit, each record's features computed in a place that no other unit can move it from.
+
+    Guarantee: shapes and places follow from the agreement alone, so that nothing is compiled for how many records a
+    unit has, and no last bit of another unit's features or scores, which products round by place, depends on it.
+    """
+    most, groups, everything = planned.agreement.unit.records, planned.groups, np.arange(len(units))
+    at, within = found = placed(units, len(units), most)
+    x = planned.features.apply(rows.x[at.ravel()])
+    x = x.reshape(*at.shape, *x.shape[1:])
+    x = np.where(found.real.reshape(*at.shape, *(1,) * (x.ndim - 2)), x, np.float32(0))
+    y = np.where(found.real, rows.y[at], 0).astype(rows.y.dtype)
+    trained, held = division or (everything, everything)
+    codes = None if groups is None else groups.codes(rows.x[at[held][found.real[held]]])
+    some, targets, whose = laid_out(x[held], y[held], within[held])
+    return Records(x[trained], y[trained], within[trained]), Judged(some, targets, codes, whose)
 
 
 def identity_of(data: Path) -> str:

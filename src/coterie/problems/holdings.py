@@ -65,14 +65,30 @@ def listed(own: Own) -> tuple[np.ndarray, np.ndarray | None]:
     return np.concatenate(own), np.repeat(np.arange(len(own)), [len(rows) for rows in own])
 
 
+class Placed(NamedTuple):
+    """Rows of units, each in a place of its own: where one stands follows from its unit's number and its own."""
+
+    at: np.ndarray  # (units, places) row numbers; any, where there is no record
+    within: np.ndarray  # (units,) how many places hold a record
+
+    @property
+    def real(self) -> np.ndarray:
+        """(units, places) which places hold a record."""
+        return np.arange(self.at.shape[1]) < self.within[:, None]
+
+
+def placed(units: Own, rows: int, most: int) -> Placed:
+    """The rows of each unit, padded to so many units of so many records."""
+    at, within = np.zeros((rows, most), np.int64), np.zeros(rows, np.int32)
+    for unit, own in enumerate(units):
+        at[unit, : len(own)], within[unit] = own, len(own)
+    return Placed(at, within)
+
+
 def units_filled(x: np.ndarray, y: np.ndarray, owners: Sequence[Own], rows: int, most: int) -> Shards:
     """The units of each of the owners, padded to so many units of so many records."""
-    at = np.zeros((len(owners), rows, most), np.int64)
-    within = np.zeros((len(owners), rows), np.int32)
-    for owner, units in enumerate(owners):
-        for unit, own in enumerate(units):
-            at[owner, unit, : len(own)], within[owner, unit] = own, len(own)
-    real = np.arange(most) < within[..., None]
+    each = [placed(units, rows, most) for units in owners]
+    at, within, real = (np.stack(part) for part in zip(*((one.at, one.within, one.real) for one in each)))
     x_all = np.where(real.reshape(*real.shape, *(1,) * (x.ndim - 1)), x[at], 0).astype(np.float32)
     counts = np.array([len(units) for units in owners], np.int32)
     return Shards(x_all, np.where(real, y[at], 0).astype(y.dtype), counts, within)  # type: ignore[arg-type]
