@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_no_node_starts_before_all_have_signed_who_made_their_keys(world, tmp_pa
     assert call("network", "consent", net, home / "b" / "consents" / "b.json")[0] == 0
     delivered(net, home, "a")
     agreement = agreements.read(net / "agreement.json")
-    consent.given(home / "a", agreement)
+    consent.given(home / "a", "a", agreement)
     with pytest.raises(InputError, match="no such file"):  # all have signed: now the file is looked for
         node.run(party.read(home / "a"), tmp_path / "none.csv", log=print, stop=lambda: False)
 
@@ -109,6 +110,25 @@ def test_a_founder_cannot_pretend_consent(world):
     (file.parent / "b.json").write_text(json.dumps(true))
     with pytest.raises(InputError, match="another party's"):
         consent.missing(home / "a", agreement)
+
+
+def test_no_agreement_is_followed_that_leaves_ones_own_key_out_or_has_another(world, tmp_path):
+    """Whoever writes agreements could else ask nobody for a signature, or sign for somebody with a key of its own."""
+    net, home = world
+    agreement = agreements.read(net / "agreement.json")
+    own = party.read(home / "a")
+    without = replace(agreement, keys={"b": agreement.keys["b"]})
+    forged = requests.fingerprint(requests.read(requests.make(home / "forged", "a"), "a"))
+    for false, why in (
+        (without, "has no key of 'a', which made one at home"),
+        (replace(agreement, keys={}), "has no key of 'a', which made one at home"),
+        (replace(agreement, keys=agreement.keys | {"a": forged}), f"its key of 'a' is {forged[:16]}"),
+    ):
+        own.agreement.write_text(false.text(), encoding="utf-8")
+        with pytest.raises(InputError, match=why):
+            node.run(own, tmp_path / "none.csv", log=print, stop=lambda: False)
+        status, _, err = call("node", home / "a", "--data", tmp_path / "none.csv", "--check")
+        assert (status, why in err) == (2, True)
 
 
 def test_a_new_agreement_is_signed_anew(world):

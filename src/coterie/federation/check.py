@@ -84,7 +84,7 @@ class Check:
         if self.planned is None:
             return
         with self._noting():
-            consent.given(self.party.folder, self.planned.agreement)
+            consent.given(self.party.folder, self.party.name, self.planned.agreement)
             self._signed = True
         wanted = (*self.planned.peers(self.party.name), *((ROUTER,) if self.party.router else ()))
         with self._noting():

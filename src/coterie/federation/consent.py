@@ -93,14 +93,39 @@ def missing(folder: Path, agreement: Agreement) -> list[str]:
     return [name for name in agreement.keys if name not in there]
 
 
-def given(folder: Path, agreement: Agreement) -> None:
-    """InputError unless all have signed who made their keys at home."""
+def given(folder: Path, name: str, agreement: Agreement) -> None:
+    """InputError unless all have signed who made their keys at home; this party, with the key that is here."""
+    _refuse_without_own(folder, name, agreement)
     names = missing(folder, agreement)
     if names:
         raise InputError(
             f"agreement: {', '.join(names)} {'has' if len(names) == 1 else 'have'} not signed it, as far as "
             f"{folder / FOLDER} knows. Each signs with  coterie node FOLDER --sign  and sends its file to the founder, "
             "who sends you all of them."
+        )
+
+
+def _refuse_without_own(folder: Path, name: str, agreement: Agreement) -> None:
+    """InputError where the agreement has no key of this party, which made one at home, or another one.
+
+    Whoever wrote the agreement could otherwise leave the key out, and nobody would be asked for a signature, or enter
+    another one and sign with that.
+    """
+    if name not in agreement.keys:
+        if (folder / requests.REQUEST).exists():
+            raise InputError(
+                f"agreement: has no key of {name!r}, which made one at home ({requests.REQUEST}): nobody asked for its "
+                "signature, and no frame would be sealed. Ask the founder for an agreement that has it; to go without, "
+                f"remove {folder / requests.REQUEST}."
+            )
+        return
+    from coterie.federation.transport.sealing import private_key
+
+    here = requests.fingerprint(private_key(trust.identity(folder, name).key).public_key())
+    if here != agreement.keys[name]:
+        raise InputError(
+            f"agreement: its key of {name!r} is {agreement.keys[name][:16]}…, the one here {here[:16]}…. Nothing "
+            f"leaves. Put the right {trust.PRIVATE_KEY} in its place; if it is there, somebody signs for {name}."
         )
 
 

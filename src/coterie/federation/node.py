@@ -105,7 +105,7 @@ def run(
     """
     planned = forgetting.without(party, collaboration(agreements.read(party.agreement)))
     takes_part(party, planned)
-    consent.given(party.folder, planned.agreement)
+    consent.given(party.folder, party.name, planned.agreement)
     has_keys(planned)
     has_records(party, planned, data)
     own = trust.identity(party.folder, party.name)
