@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.accounting import certify
+from coterie.accounting.gaussian import noise_for
 from coterie.accounting.plans import certificates_of, charges_of
 from coterie.errors import InputError
 from coterie.evaluation import budget
@@ -33,7 +34,7 @@ def plan(**changes) -> ReleasePlan:
 def test_of_gaussian_noise_a_share_is_one_of_its_precision():
     from dp_accounting import GaussianDpEvent
 
-    full = 2 * budget.alone(1.0, DELTA)
+    full = 2 * noise_for(1.0, DELTA)
     left = budget.for_training(1.0, DELTA, 0.05)
     training = plan(noise_multiplier=(full / np.sqrt(0.95) * np.sqrt(40),) * 2)
     assert certify(training.event(0), delta=DELTA).epsilon == pytest.approx(left, rel=1e-6)

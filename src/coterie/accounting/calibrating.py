@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING
 
 from coterie import _check
 from coterie.accounting.atoms import flatten
-from coterie.accounting.certifying import (
-    STANDS_STILL,
-    bound_of,
-    certify,
-    log_of_zero,
-)
+from coterie.accounting.certifying import STANDS_STILL, bound_of, certify
+from coterie.accounting.gaussian import noise_for
 from coterie.errors import BudgetError
 from coterie.relations import REPLACE_ONE, Relation, named
 
@@ -65,14 +61,11 @@ def _plain_gaussian(
     make_event: Callable[[float], DpEvent], epsilon: float, delta: float, relation: Relation
 ) -> float | None:
     """The closed form, where the event is nothing but Gaussians that all scale with the multiplier."""
-    from dp_accounting import get_sigma_gaussian
-
-    one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
-    plain = not (one.parts or two.parts or one.reason or two.reason) and one.precision > 0
-    if not (plain and delta and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12)):
+    single, twice = flatten(make_event(1.0)), flatten(make_event(2.0))
+    plain = not (single.parts or twice.parts or single.reason or twice.reason) and single.precision > 0
+    if not (plain and delta and math.isclose(single.precision, 4 * twice.precision, rel_tol=1e-12)):
         return None
-    with log_of_zero():
-        return float(get_sigma_gaussian(epsilon, delta)) * relation.reach * math.sqrt(one.precision)
+    return noise_for(epsilon, delta) * relation.reach * math.sqrt(single.precision)
 
 
 def _search(excess: Callable[[float, float], float], epsilon: float, tolerance: float) -> float:

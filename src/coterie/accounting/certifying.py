@@ -8,12 +8,11 @@ contribution. Adding or removing a record moves the released sum by C, replacing
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from coterie import _check
-from coterie.accounting import groups, profiles
+from coterie.accounting import gaussian, groups, profiles
 from coterie.accounting.atoms import Flat, flatten, grouped
 from coterie.accounting.events import event_from_json
 from coterie.accounting.statements import Certificate
@@ -144,7 +143,7 @@ def bound_of(flat: Flat, delta: float, relation: Relation, stands_still: float) 
         return Bound(math.inf, "none", flat.reason)
     if not flat.parts:
         shift = relation.reach * math.sqrt(flat.precision)
-        return Bound(_gaussian(1 / shift, _above_zero(delta)) if shift else 0.0, "exact Gaussian")
+        return Bound(gaussian.epsilon_of(1 / shift, _above_zero(delta)) if shift else 0.0, "exact Gaussian")
     pure = _pure(flat, relation)
     if delta == 0 and math.isfinite(pure):  # every largest loss is met, and by one pair of data sets: exact
         return Bound(pure, "pure composition")
@@ -161,21 +160,6 @@ def _above_zero(delta: float) -> float:
             "delta=0: no epsilon bounds Gaussian noise without it. Give a delta above 0, or Laplace noise."
         )
     return delta
-
-
-def _gaussian(noise: float, delta: float) -> float:
-    """The exact ε of one Gaussian release, noise over what a record moves."""
-    from dp_accounting import get_epsilon_gaussian
-
-    with log_of_zero():
-        return float(get_epsilon_gaussian(noise, delta))
-
-
-def log_of_zero() -> AbstractContextManager[None]:
-    """For the library's Gaussian, which takes the logarithm of zero where it means "none": nobody need be warned."""
-    import numpy as np
-
-    return np.errstate(divide="ignore")
 
 
 @lru_cache(maxsize=4096)

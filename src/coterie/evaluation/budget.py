@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from coterie.accounting import calibrate
+from coterie.accounting.gaussian import epsilon_of, noise_for
 from coterie.accounting.plans import with_more
 from coterie.errors import InputError
 from coterie.evaluation.estimate import half_width
@@ -57,9 +57,7 @@ def for_training(epsilon: float, delta: float, share: float) -> float:
     >>> round(for_training(1.0, 1e-5, 0.05), 3)
     0.972
     """
-    from dp_accounting import get_epsilon_gaussian
-
-    return float(get_epsilon_gaussian(alone(epsilon, delta) / math.sqrt(1 - share), delta))
+    return epsilon_of(noise_for(epsilon, delta) / math.sqrt(1 - share), delta)
 
 
 def evaluated(
@@ -114,7 +112,7 @@ def _noise(
             found[who] = (
                 _left(spent, budget, delta, plan.relation)
                 if certified
-                else apart * alone(budget, delta) / math.sqrt(share)
+                else apart * noise_for(budget, delta) / math.sqrt(share)
             )
         multipliers.append(found[who])
     return tuple(multipliers)
@@ -163,14 +161,6 @@ def recommended(sheet: Sheet, variance: float, share: float, rows: int, likely: 
     sampled = half_width(sheet, 0.0, rows, likely)
     noise = half_width(sheet, variance, rows, likely) ** 2 - sampled**2
     return min(max(share * noise / sampled**2, LEAST), MOST)
-
-
-@lru_cache(maxsize=1024)  # owners by the thousand have a few budgets between them
-def alone(epsilon: float, delta: float) -> float:
-    """Noise over distance of the one Gaussian release that uses the budget up."""
-    from dp_accounting import get_sigma_gaussian
-
-    return float(get_sigma_gaussian(epsilon, delta))
 
 
 def _left(spent: DpEvent, epsilon: float, delta: float, relation: str) -> float:

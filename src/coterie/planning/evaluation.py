@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from coterie.accounting.gaussian import noise_for
 from coterie.evaluation import DEFAULT_SHARE
-from coterie.evaluation.budget import alone, for_training, recommended
+from coterie.evaluation.budget import for_training, recommended
 from coterie.evaluation.estimate import half_width
 from coterie.evaluation.selection import CLIP, SURE
 from coterie.evaluation.sheet import Sheet
@@ -38,7 +39,9 @@ def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
     kind = "regression" if classes == 1 else "binary" if classes == 2 else "multiclass"
     sheet = Sheet(kind, task.problem.loss.name, 0 if classes == 1 else classes, True)
     rows, likely = sum(task.sizes), LIKELY_ERROR if classes == 1 else LIKELY
-    whole = sum((2 * alone(one, task.delta) * sheet.reach) ** 2 for one in task.epsilon)  # of a share of 1
+    whole = sum(
+        (2 * noise_for(one, task.delta) * sheet.reach) ** 2 for one in task.epsilon
+    )  # of a share of 1
     best = recommended(sheet, whole / share, share, rows, likely)
 
     def width(part: float) -> float:
@@ -59,7 +62,7 @@ def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
 
 def tells(task: Task, share: float) -> float:
     """The least difference between two models' mean losses that a charged choice can rest on."""
-    noise = sum((2 * alone(one, task.delta) * CLIP) ** 2 for one in task.epsilon) / share
+    noise = sum((2 * noise_for(one, task.delta) * CLIP) ** 2 for one in task.epsilon) / share
     return SURE * math.sqrt(noise) / sum(task.sizes)
 
 

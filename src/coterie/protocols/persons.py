@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from coterie.accounting.certifying import log_of_zero
+from coterie.accounting.gaussian import epsilon_of, noise_for
 from coterie.accounting.plans import person_of
 from coterie.errors import BudgetError
 from coterie.program import Program
@@ -34,17 +34,18 @@ def held(build: Callable[[Task], Program], task: Task) -> Program:
     epsilon, best = min(task.epsilon), None
     factor = math.sqrt(task.owners_per_person) * (1 + _ROUNDING)
     for _ in range(_TRIES):
-        each = _epsilon(factor * _alone(epsilon, task.delta), task.delta)
+        needed = factor * noise_for(epsilon, task.delta)
+        each = max(epsilon_of(needed, task.delta), _ROUNDING)  # a budget of nothing at all is none
         program = build(replace(task, epsilon=(each,) * task.owners, owners_per_person=1))
-        found = person_of(program.plan, task.delta, task.owners_per_person).epsilon
-        if math.isinf(found):
+        spent = person_of(program.plan, task.delta, task.owners_per_person).epsilon
+        if math.isinf(spent):
             return program
-        if found <= epsilon:
+        if spent <= epsilon:
             best = program
-            if found >= epsilon * (1 - _CLOSE):
+            if spent >= epsilon * (1 - _CLOSE):
                 return program
         # What the run costs is one Gaussian of this noise: to cost the budget it has to be so many times as large.
-        nearer = _alone(epsilon, task.delta) / _alone(found, task.delta)
+        nearer = noise_for(epsilon, task.delta) / noise_for(spent, task.delta)
         factor *= nearer * (1 + (_ROUNDING if best is None else _CLOSE / 10))
     if best is None:
         raise BudgetError(
@@ -52,19 +53,3 @@ def held(build: Callable[[Task], Program], task: Task) -> Program:
             "person at so many owners. Allow a larger epsilon, or a smaller delta."
         )
     return best
-
-
-def _alone(epsilon: float, delta: float) -> float:
-    """Noise over distance of the one Gaussian release that uses the budget up."""
-    from dp_accounting import get_sigma_gaussian
-
-    with log_of_zero():
-        return float(get_sigma_gaussian(epsilon, delta))
-
-
-def _epsilon(noise: float, delta: float) -> float:
-    """What such a release costs; a hair above nothing, which no budget may be."""
-    from dp_accounting import get_epsilon_gaussian
-
-    with log_of_zero():
-        return max(float(get_epsilon_gaussian(noise, delta)), _ROUNDING)
