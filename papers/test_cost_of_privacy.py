@@ -189,7 +189,7 @@ def main() -> None:
 
 
 def _draw(cells: list[Cell], found: Forecast, name: str, folder: Path) -> None:
-    from coterie.reports.planning import predicted_against_measured
+    from papers.plan_figures import predicted_against_measured
 
     runs = [cell.past for cell in cells]
     forecasts = np.array([found.cost.at(run.records, run.epsilon) for run in runs])

@@ -44,7 +44,7 @@ from coterie.problems.partition import Partition
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.program import Holdings, Shards
 from coterie.protocols import Task, build
-from coterie.reports.planning import Gain, who_gains
+from papers.plan_figures import Gain, who_gains
 
 OWNERS, SEEDS = 10, range(10)
 SPREAD = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # γ over 2 × smoothness

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from coterie.engines import simulate as engine
 from coterie.experiments import evaluating, training
 from coterie.experiments import run as runs
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.oracle import without_oracles
+from coterie.experiments.oracle import is_oracle, oracle
 from coterie.testing.leaks import Replay, overheard
 
 OWNERS, ROWS, CHANGED = 3, 30, 4  # CHANGED is no test row; the hunt checks that it is trained on
@@ -110,6 +111,12 @@ def emitted(
     leaves, _ = jax.tree_util.tree_flatten_with_path(traces[0]._replace(probes=None))
     trace = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
     return Emitted(trace, results[0].to_json(None), words, logs)
+
+
+def without_oracles(result: Any) -> Any:
+    """A result with every marked field zero or empty: what is left, and what follows from it, all may see."""
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    return replace(result, **{name: oracle(value * 0) for name, value in values.items() if is_oracle(value)})
 
 
 def differences(one: Emitted, other: Emitted) -> list[str]:

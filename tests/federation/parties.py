@@ -33,10 +33,11 @@ from coterie.experiments.experiment import Experiment
 from coterie.federation import network, party
 from coterie.federation.agreement import Agreement
 from coterie.federation.collaboration import Collaboration
-from coterie.federation.records import identity_of
 from coterie.federation.transport.machine import Patience
 from coterie.mechanisms import masks
 from coterie.model import load
+from coterie.problems.datasets.frames import read_frame
+from coterie.problems.datasets.identity import identity
 from coterie.problems.datasets.schema import Schema
 from coterie.program import Shards
 
@@ -158,7 +159,7 @@ class Trial:
         at = self.planned.agreement.owners.index(name)
         return Ledger.open(
             self.place(name) / "ledger.sqlite",
-            data_hash=identity_of(self.folder / f"{name}.csv"),
+            data_hash=identity(read_frame(self.folder / f"{name}.csv")).content,
             epsilon=party.read(self.place(name)).epsilon or self.planned.task.epsilon[at],
             delta=self.planned.task.delta,
             relation=self.planned.program.plan.relation,

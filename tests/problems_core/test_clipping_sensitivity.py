@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coterie.mechanisms.clipping import Order, clip_linear, clip_per_record
+from coterie.mechanisms.clipping import Order, Outer, clip_outer, clip_per_record, upright
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Poisson, Sampler
 from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared, weighted
 from coterie.problems.models import Model, linear, two_layer
@@ -28,6 +28,11 @@ each_and_weighted = pytest.mark.parametrize(
     "loss", [*LOSSES, WEIGHTED], ids=[*(loss.name for loss in LOSSES), "weighted"]
 )
 each_order = pytest.mark.parametrize("order", [1, 2])
+
+
+def clip_linear(x, slopes, mask, clip_norm, order: Order = 2):
+    """The clipped sum of x_i slope_iᵀ: x (rows, dim), slopes (rows, outputs) -> (dim, outputs)."""
+    return upright(clip_outer(Outer(x, slopes), mask, clip_norm, order)).total
 
 
 def length(tree: object, order: Order) -> float:

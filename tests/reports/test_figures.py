@@ -7,7 +7,6 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from coterie.reports.figures import JOINT, LOCAL, Curve, _apart, epsilon_by_owner, metric_over_rounds
-from coterie.reports.planning import Gain, who_gains
 
 
 def draw(figure):
@@ -95,19 +94,3 @@ def test_apart_keeps_order_gap_and_top():
     spots = _apart(np.array([0.0, 0.98, 0.99]), 0.1, 1.0)
     assert spots.tolist() == pytest.approx([0.0, 0.9, 1.0])
     assert _apart(np.array([0.1, 0.5]), 0.1, 1.0).tolist() == [0.1, 0.5]
-
-
-def test_who_gains_counts_owners_above_the_joint_line():
-    one = Gain(
-        title="ε = 1, 2 partners",
-        sizes=np.array([10, 100, 1000]),
-        own_predicted=np.array([0.3, 0.1, 0.01]),
-        own_measured=np.array([0.2, 0.02, 0.01]),
-        joint_predicted=0.05,
-        joint_interval=(0.02, 0.1),
-        joint_measured=0.04,
-    )
-    assert one.counts == (2, 1)
-    figure = draw(who_gains([[one, one]], "who"))
-    assert len(figure.axes) == 2
-    assert "2 predicted to gain, 1 do" in figure.axes[0].get_title()

@@ -5,12 +5,9 @@ They are marked by their type, so that whatever handles a result can tell them f
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
-
-Held = TypeVar("Held")
 
 
 class Oracle(float):
@@ -45,10 +42,3 @@ def oracle(value: float | np.ndarray | tuple[str, ...]) -> Oracle | OracleArray 
 def is_oracle(value: Any) -> bool:
     """Whether the value is marked."""
     return isinstance(value, (Oracle, OracleArray, OracleWords))
-
-
-def without_oracles(result: Held) -> Held:
-    """A dataclass with every marked field zero or empty: what is left, and what follows from it, all may see."""
-    marked = {one.name: getattr(result, one.name) for one in fields(result)}  # type: ignore[arg-type]
-    zeros = {name: oracle(value * 0) for name, value in marked.items() if is_oracle(value)}
-    return replace(result, **zeros)  # type: ignore[type-var]

@@ -144,8 +144,3 @@ def _by_unit(
     codes = None if groups is None else groups.codes(rows.x[at[held][found.real[held]]])
     some, targets, whose = laid_out(x[held], y[held], within[held])
     return Records(x[trained], y[trained], within[trained]), Judged(some, targets, codes, whose)
-
-
-def identity_of(data: Path) -> str:
-    """What a ledger knows the records in a file by."""
-    return identity(read_frame(data)).content

@@ -70,11 +70,6 @@ class Known(NamedTuple):
     norms: Array  # (rows,); of `Places`, their `gram`
 
 
-def clip_linear(x: Array, slopes: Array, mask: Array, clip_norm: Array | float, order: Order = 2) -> Array:
-    """Σ_i mask_i clip(x_i slope_iᵀ): x (rows, dim), slopes (rows, outputs) -> (dim, outputs)."""
-    return upright(clip_outer(Outer(x, slopes), mask, clip_norm, order)).total
-
-
 def clip_outer(
     factors: PyTree,
     mask: Array,

@@ -155,18 +155,6 @@ def is_linear(problem: Problem) -> bool:
     return problem.loss.smoothness == 0.0 and problem.penalty.name in ("none", "l2")
 
 
-def constant_for(epsilon: float, delta: float) -> float:
-    """The c that makes the claim of one trusted server exact: σ² = c G² T ln(1/δ)/(n² ε²) gives (ε, δ), no less.
-
-    T full-gradient steps with noise σ on the mean cost as much as one with σ/√T, whose noise over the clip norm is
-    σ n / (G √T) = √(c ln(1/δ)) / ε; the accountant says what that has to be. T and n cancel.
-
-    >>> round(constant_for(0.25, 1e-5), 3)
-    3.833
-    """
-    return central_multiplier(epsilon, delta) ** 2 * epsilon**2 / math.log(1 / delta)
-
-
 def central_multiplier(epsilon: float, delta: float, constant: float | None = None) -> float:
     """Noise over clip_norm of one release under replace-one: exact, or from a given c as the theorem states it."""
     from dp_accounting import GaussianDpEvent

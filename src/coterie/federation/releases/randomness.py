@@ -30,7 +30,6 @@ from coterie.mechanisms.plan import ReleasePlan
 
 Generator: TypeAlias = Literal["exact", "stream"]
 GENERATORS = ("exact", "stream")
-SLOW = 5_000  # numbers a release above which the exact sampler takes long enough to say so
 
 
 class Source(Protocol):
