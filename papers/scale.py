@@ -31,8 +31,8 @@ import numpy as np
 from coterie import topologies
 from coterie.engines.sweep import Lane, alike, sweep
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.fitting import probe_of
 from coterie.experiments.prepare import Prepared, prepare
-from coterie.experiments.run import probe_of
 from coterie.program import Program
 from coterie.protocols import Task, build
 

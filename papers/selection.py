@@ -20,8 +20,8 @@ from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
 from coterie.experiments import evaluating, training
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.fitting import probe_of
 from coterie.experiments.prepare import Prepared, prepare
-from coterie.experiments.run import probe_of
 from coterie.program import Shards
 from coterie.protocols.mixing import mixing_of
 

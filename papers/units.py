@@ -32,8 +32,9 @@ from coterie import topologies
 from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.fitting import probe_of
+from coterie.experiments.measured import central_of
 from coterie.experiments.prepare import Prepared, prepare
-from coterie.experiments.run import central_of, probe_of
 from coterie.problems.datasets.memory import Records
 from coterie.problems.holdings import records_of, to_shards
 from coterie.problems.partition import Partition

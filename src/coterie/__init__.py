@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from coterie.experiments.comparing.compare import Compared, compare
     from coterie.experiments.comparing.question import Comparison
     from coterie.experiments.experiment import Experiment
-    from coterie.experiments.run import Result, run
+    from coterie.experiments.result import Result
+    from coterie.experiments.run import run
     from coterie.model import TrainedModel, load
     from coterie.plugins import register
     from coterie.program import Program, Rounds, Visits
@@ -44,7 +45,7 @@ _HOME = {
     "PROTOCOLS": "protocols",
     "PrivacyLeakWarning": "errors",
     "Program": "program",
-    "Result": "experiments.run",
+    "Result": "experiments.result",
     "Rounds": "program",
     "TrainedModel": "model",
     "Visits": "program",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from coterie.accounting import certify
+from coterie.accounting.plans import certificates_of
 from coterie.audit.table import shift
 from coterie.errors import InputError
 from coterie.evaluation import selection
@@ -16,6 +17,8 @@ from coterie.evaluation.sheet import Sheet
 from coterie.experiments import evaluating, output, recompute
 from coterie.experiments import run as runs
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.fitting import fit, probe_of
+from coterie.experiments.result import Result
 from coterie.experiments.training import ready, train
 from coterie.problems.losses import logistic
 from coterie.problems.models import linear
@@ -34,7 +37,7 @@ SHEETS = [
 
 
 @pytest.fixture(scope="module")
-def result() -> runs.Result:
+def result() -> Result:
     return runs.run(SMALL)
 
 
@@ -132,7 +135,7 @@ def test_candidates_are_functions_of_the_same_state(result):
 
 def test_training_pays_for_it_and_certificates_include_it(result, tmp_path):
     assert all(0.99 < one.epsilon <= 1.0 for one in result.certificates)
-    bare = runs.certificates_of(replace(result.program.plan, selection=None), 1e-5)
+    bare = certificates_of(replace(result.program.plan, selection=None), 1e-5)
     assert all(one.epsilon < 0.98 for one in bare)
     assert any("by which one of them is chosen" in line for line in result.guarantee["statement"])
     folder = output.write(result, tmp_path / "run")
@@ -146,7 +149,7 @@ def test_training_pays_for_it_and_certificates_include_it(result, tmp_path):
 
 
 def test_the_choice_is_the_same_again_and_over_devices(result):
-    again = runs.fit(replace(SMALL, engine="spmd"))
+    again = fit(replace(SMALL, engine="spmd"))
     assert again.selected.choice == result.selected.choice
     np.testing.assert_allclose(again.selected.differences, result.selected.differences, atol=0.1)
 
@@ -154,7 +157,7 @@ def test_the_choice_is_the_same_again_and_over_devices(result):
 def test_the_result_is_of_the_chosen_model():
     """A choice that is forced shows in parameters and in the last look at them."""
     made = ready(SMALL, None, lambda *_: None)
-    look = runs.probe_of(made.prepared)
+    look = probe_of(made.prepared)
     trace = train(SMALL, made, look, lambda *_: None)
     forced = made._replace(program=made.program._replace(plan=_sure(made.program.plan)))
     picked, told = evaluating.select(SMALL, made.prepared, forced.program, trace)
@@ -173,7 +176,7 @@ def test_every_protocol_keeps_its_budget_with_both_tables(protocol):
     made = ready(Experiment(protocol=protocol, owners=3, evaluate=0.05, select=0.05), None, lambda *_: None)
     plan = made.program.plan
     assert list(plan.tables) == ["selection", "evaluation"]
-    for one in runs.certificates_of(plan, 1e-5):
+    for one in certificates_of(plan, 1e-5):
         assert 0.97 <= one.epsilon <= 1.0
 
 

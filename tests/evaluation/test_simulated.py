@@ -10,13 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie._rounding import upper
-from coterie.accounting.plans import against_all_others
+from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.cli import app
 from coterie.evaluation import tables
 from coterie.experiments import evaluating, output, recompute
 from coterie.experiments import run as runs
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import is_oracle
+from coterie.experiments.result import Result
 from coterie.experiments.training import ready
 from coterie.model import load
 from coterie.model.words import card, shown
@@ -32,7 +33,7 @@ def run_cli(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def result() -> runs.Result:
+def result() -> Result:
     return runs.run(SMALL)
 
 
@@ -55,7 +56,7 @@ def test_the_published_interval_covers_what_the_records_say(result):
 def test_training_pays_for_it_and_certificates_include_it(result):
     assert all(one.epsilon <= 1.0 for one in result.certificates)
     assert all(one.epsilon > 0.99 for one in result.certificates)
-    bare = runs.certificates_of(replace(result.program.plan, evaluation=None), 1e-5)
+    bare = certificates_of(replace(result.program.plan, evaluation=None), 1e-5)
     assert all(one.epsilon < 0.97 for one in bare)
     assert any("one table of scores an owner" in line for line in result.guarantee["statement"])
 
@@ -137,7 +138,7 @@ def test_every_protocol_keeps_its_budget_with_the_table(protocol):
     made = ready(Experiment(protocol=protocol, owners=3, evaluate=0.05), None, lambda *_: None)
     plan = made.program.plan
     assert plan.evaluation is not None
-    for one in runs.certificates_of(plan, 1e-5):
+    for one in certificates_of(plan, 1e-5):
         assert 0.97 <= one.epsilon <= 1.0
 
 
@@ -160,5 +161,5 @@ def test_published_noise_is_charged_on_top():
     chosen = Experiment(owners=3, evaluate=0.05, calibration="paper", settings={"rounds": 3})
     plan = ready(chosen, None, lambda *_: None).program.plan
     bare = replace(plan, evaluation=None)
-    for one, other in zip(runs.certificates_of(plan, 1e-5), runs.certificates_of(bare, 1e-5), strict=True):
+    for one, other in zip(certificates_of(plan, 1e-5), certificates_of(bare, 1e-5), strict=True):
         assert one.epsilon > other.epsilon

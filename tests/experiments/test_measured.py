@@ -7,7 +7,7 @@ import pytest
 
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.measured import judge_of, shown_first
+from coterie.experiments.judging import judge_of, shown_first
 from coterie.problems.table import Table
 from coterie.reports.constant import says
 

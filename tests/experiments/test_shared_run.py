@@ -8,7 +8,8 @@ import pytest
 from coterie.errors import InputError
 from coterie.experiments import output, recompute
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.run import fit, run
+from coterie.experiments.fitting import fit
+from coterie.experiments.run import run
 
 SETTINGS = {"view": "shared", "rounds": 20, "colluding": 2}
 RNG = np.random.default_rng(0)

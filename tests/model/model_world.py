@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from coterie.accounting.plans import certificates_of
 from coterie.cli import app
-from coterie.experiments import run as runs
 from coterie.experiments import training
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import oracle
+from coterie.experiments.result import Result
 from coterie.model import TrainedModel
 from coterie.model.description import Description, inputs_of
 from coterie.problems.datasets import encode
@@ -184,12 +184,12 @@ def _trained(given: Table, mapped: FeatureMap, model: Model, loss: str, params: 
     )
 
 
-def ended(chosen: Experiment, params: Any) -> runs.Result:
+def ended(chosen: Experiment, params: Any) -> Result:
     """The end of a run of that experiment with these parameters, as if its messages had led there."""
     made = training.ready(chosen, None, lambda what, done, of: None)
     owners = made.prepared.task.owners
     nothing = oracle(np.zeros(owners))
-    return runs.Result(
+    return Result(
         experiment=chosen,
         prepared=made.prepared,
         program=made.program,

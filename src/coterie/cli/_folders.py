@@ -9,7 +9,7 @@ from coterie.cli._common import json_line
 
 if TYPE_CHECKING:
     from coterie.experiments.experiment import Experiment
-    from coterie.experiments.run import Result
+    from coterie.experiments.result import Result
 
 RUNS = Path("runs")  # where results go when --out is not given
 

@@ -17,7 +17,7 @@ from coterie.reports.statement import undeclared
 from coterie.units import counted, told_owners
 
 if TYPE_CHECKING:
-    from coterie.experiments.run import Result
+    from coterie.experiments.result import Result
     from coterie.problems.table import Table
 
 WIDTH = 80

@@ -18,9 +18,9 @@ from coterie.errors import InputError
 from coterie.estimators import leaks
 from coterie.estimators.ranges import Ranges, columns_of
 from coterie.experiments.experiment import MOST_SEED, Experiment, override
+from coterie.experiments.fitting import Fitted, fit
 from coterie.experiments.oracle import oracle
 from coterie.experiments.output import ORACLE
-from coterie.experiments.run import Fitted, fit
 from coterie.experiments.trained import model_of_run
 from coterie.model import TrainedModel
 from coterie.model.weights import in_own_units

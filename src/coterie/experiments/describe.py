@@ -1,4 +1,4 @@
-"""What a result says of itself beside its numbers: who talks to whom, who owns what, with what it was made."""
+"""What a run says of itself beside its numbers: who talks to whom, with what it was made, what it guarantees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.accounting.plans import against_all_others, person_told
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, Poisson, Sampler
 from coterie.problems.datasets import DATASETS
 from coterie.reports.promise import promise
-from coterie.reports.statement import KEPT, Facts, statement, undeclared
+from coterie.reports.statement import KEPT, Facts, statement
 from coterie.units import RECORD, at_owners, counted, several, told_owners
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from coterie.accounting import Certificate
     from coterie.experiments.experiment import Experiment
     from coterie.experiments.prepare import Prepared
-    from coterie.experiments.run import Result
     from coterie.mechanisms import ReleasePlan
     from coterie.problems.table import Table
     from coterie.program import Program
@@ -33,46 +32,6 @@ if TYPE_CHECKING:
 
 MOST_LINKS = 6_000  # what can be told apart in a picture is far less
 _LIBRARIES = ("coterie", "jax", "jaxlib", "numpy", "dp-accounting")
-
-
-def described(result: Result) -> dict[str, Any]:
-    """Keys of result.json that a report needs. All are public but what a part lists under "oracle"."""
-    return {
-        "step": result.step,
-        "sizes": result.sizes.tolist(),
-        "network": network(result.program, result.prepared.task),
-        "partition": _partition(result),
-        "findings": {"about_rows": list(result.findings), "oracle": ["about_rows"]},
-        "benefit": _benefit(result),
-        "over_epsilon": _over_epsilon(result),
-        "provenance": provenance(result.experiment),
-    }
-
-
-def metric(result: Result) -> dict[str, Any]:
-    """What was reached, by the metric that is shown first and by all others; "oracle" lists what no owner released."""
-    names = result.prepared.judge.names
-    return {
-        "name": result.metric,
-        "why": result.why,
-        "joint": plain(result.joint),
-        "local_only": plain(result.local_mean),
-        "central": plain(result.central),
-        "constant": plain(result.constant),
-        "constant_says": " ".join(result.constant_says),
-        "beats_constant": result.beats_constant,
-        "verdict": result.verdict,
-        "all": {
-            name: {"joint": plain(joint), "constant": plain(constant)}
-            for name, (joint, constant) in zip(names, result.measures.tolist())
-        },
-        "confusion": result.confusion.tolist() or None,
-        "rows": result.prepared.tested,
-        "unit": result.prepared.table.target_unit,
-        "threshold": result.prepared.judge.decision.threshold,
-        "class_weights": list(result.prepared.judge.decision.weights),
-        "oracle": result.oracle,
-    }
 
 
 def network(program: Program, task: Task) -> dict[str, Any]:
@@ -96,37 +55,6 @@ def links_of(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _partition(result: Result) -> dict[str, Any]:
-    """How rows were dealt. The classes' counts are an oracle's: no owner releases them."""
-    table = result.prepared.table
-    return {
-        "how": result.prepared.partition.how,
-        "classes": list(_classes(table)),
-        "classes_declared": table.classes_declared,
-        "counts": result.class_counts.tolist() if result.class_counts.size else None,
-        "oracle": ["counts"],
-    }
-
-
-def _benefit(result: Result) -> dict[str, Any]:
-    """Who gains by joining: the metric of what each owner ends with, and of its own model without privacy."""
-    ends = np.broadcast_to(result.curve[-1], result.sizes.shape)  # one register is everybody's
-    joint_is_public = "joint" not in result.oracle
-    return {
-        "joint": [plain(value) for value in ends.tolist()],
-        "own": [plain(value) for value in result.own.tolist()],
-        "oracle": ["own"] if joint_is_public else ["joint", "own"],
-    }
-
-
-def _over_epsilon(result: Result) -> dict[str, Any] | None:
-    """What other budgets would reach, where it was asked for. All of it an oracle's: nobody spent them."""
-    if not len(result.over_epsilon):
-        return None
-    columns = ([plain(value) for value in column] for column in result.over_epsilon.T.tolist())
-    return {**dict(zip(("epsilon", "joint", "local_only"), columns)), "oracle": ["joint", "local_only"]}
-
-
 def plain(value: float) -> float | str:
     """JSON has neither infinity nor NaN, which a model that diverged scores: they are written as text."""
     return value if np.isfinite(value) else str(value)
@@ -135,14 +63,15 @@ def plain(value: float) -> float | str:
 def class_counts(prepared: Prepared) -> np.ndarray:
     """(owners, classes) how many records of each class an owner holds; a regression has no classes, nor has a unit."""
     table, rows_of = prepared.table, prepared.partition.rows
-    classes = len(_classes(table)) if prepared.task.unit == RECORD else 0
+    classes = len(classes_of(table)) if prepared.task.unit == RECORD else 0
     if not classes:
         return np.zeros((len(rows_of), 0), int)
     labels = (table.y > 0 if table.task == "binary" else table.y).astype(int)
     return np.array([np.bincount(labels[rows], minlength=classes) for rows in rows_of])
 
 
-def _classes(table: Table) -> tuple[str, ...]:
+def classes_of(table: Table) -> tuple[str, ...]:
+    """The classes' names; a regression has none."""
     return table.classes or (("-1", "+1") if table.task == "binary" else ())
 
 
@@ -168,13 +97,6 @@ def _data_checksums(data: str) -> dict[str, str] | None:
         return {file.path: file.sha256 for file in files} or None
     embedded = resources.files("coterie.problems") / "embedded" / f"{data}.npz"
     return {embedded.name: hashlib.sha256(embedded.read_bytes()).hexdigest()}
-
-
-def warnings(result: Result) -> list[str]:
-    """What to beware of: of each certificate, and of what no certificate covers."""
-    found = sorted({warning for one in result.certificates for warning in one.warnings})
-    table = result.prepared.table
-    return [*undeclared(table.classes_declared, table.columns_declared), *found]
 
 
 def guarantee(

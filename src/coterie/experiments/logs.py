@@ -26,7 +26,7 @@ from coterie.experiments.oracle import is_oracle
 from coterie.model.format import FILE, check_new, write
 
 if TYPE_CHECKING:
-    from coterie.experiments.run import Result
+    from coterie.experiments.result import Result
     from coterie.program import Program
 
 _NEEDS = {"jsonl": None, "tensorboard": "tensorboardX", "mlflow": "mlflow"}

@@ -27,7 +27,7 @@ from coterie.units import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from coterie.experiments.run import Result
+    from coterie.experiments.result import Result
 
 
 ORACLE = " (oracle)"  # after the name of a column that no owner released

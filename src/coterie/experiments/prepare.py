@@ -15,7 +15,7 @@ from coterie.errors import InputError
 from coterie.evaluation.held import divided, simulated
 from coterie.experiments.decisions import decision_of
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.measured import judge_of
+from coterie.experiments.judging import judge_of
 from coterie.problems import feature_steps, features
 from coterie.problems.datasets import Source
 from coterie.problems.features import FeatureMap

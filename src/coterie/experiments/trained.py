@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from coterie.evaluation.selection import Selected
     from coterie.evaluation.told import Published
     from coterie.experiments.experiment import Experiment
-    from coterie.experiments.run import Fitted, Result
+    from coterie.experiments.fitting import Fitted
     from coterie.federation.collaboration import Collaboration
     from coterie.problems.features import FeatureMap
     from coterie.problems.problem import Problem
@@ -52,7 +52,7 @@ TEST_NOISE = (
 )
 
 
-def model_of_run(result: Result | Fitted) -> TrainedModel:
+def model_of_run(result: Fitted) -> TrainedModel:
     """The joint model of a simulation, with or without comparisons."""
     prepared = result.prepared
     several = isinstance(result.program.functions, Rounds)

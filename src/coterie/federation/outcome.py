@@ -15,7 +15,7 @@ from coterie.accounting.plans import against_all_others, certificates_of, person
 from coterie.errors import InputError
 from coterie.evaluation.words import about, choice, sentences
 from coterie.experiments import describe
-from coterie.experiments.measured import judge_of
+from coterie.experiments.judging import judge_of
 from coterie.experiments.trained import REAL, model_of_node
 from coterie.federation.honest import charged_plan
 from coterie.federation.node import Outcome

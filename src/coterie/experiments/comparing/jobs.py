@@ -18,8 +18,8 @@ from coterie.errors import CoterieError
 from coterie.experiments.comparing.question import Comparison, Series
 from coterie.experiments.describe import plain
 from coterie.experiments.experiment import Experiment
+from coterie.experiments.fitting import probe_of
 from coterie.experiments.prepare import Prepared
-from coterie.experiments.run import probe_of
 from coterie.program import Program
 from coterie.protocols import Task, build
 from coterie.protocols.baselines import alone

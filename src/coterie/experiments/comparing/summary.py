@@ -11,7 +11,7 @@ from coterie.experiments.comparing.jobs import ALONE
 from coterie.experiments.comparing.paired import difference, or_none, spread
 from coterie.experiments.comparing.question import Comparison, Series
 from coterie.experiments.describe import plain, provenance
-from coterie.experiments.measured import metric_words, shown_first
+from coterie.experiments.judging import metric_words, shown_first
 from coterie.experiments.prepare import Prepared
 from coterie.problems.metrics import METRICS, beats
 from coterie.reports.constant import says

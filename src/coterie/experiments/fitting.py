@@ -1,0 +1,118 @@
+"""Train and certify: the part of a run that real owners could do, compared with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coterie._types import PyTree
+from coterie.accounting import Certificate
+from coterie.accounting.plans import certificates_of
+from coterie.evaluation.selection import Selected
+from coterie.evaluation.told import Published
+from coterie.experiments.evaluating import publish, select
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.oracle import oracle
+from coterie.experiments.prepare import Prepared
+from coterie.experiments.training import Ready, Tell, ready, train
+from coterie.problems.problem import Problem
+from coterie.program import Program, Trace
+
+Probe = Callable[[PyTree], tuple[np.ndarray, np.ndarray]]
+
+AT_ONCE = 1 << 24  # scores of test rows held at a time
+
+
+class Fitted(NamedTuple):
+    """A model, and what it took."""
+
+    experiment: Experiment
+    prepared: Prepared
+    program: Program
+    certificates: tuple[Certificate, ...]
+    params: PyTree  # as a Result's
+    steps: np.ndarray
+    turns: np.ndarray
+    probes: PyTree  # what `probe_of` saw at each step
+    selected: Selected | None  # the charged choice of a model, where there is one
+    published: Published | None  # the charged evaluation, where there is one
+
+
+def fit(experiment: Experiment, data_dir: Path | None = None, progress: Tell | None = None) -> Fitted:
+    """Train and certify, and compare with nothing: for whoever wants the model alone."""
+    tell = progress or (lambda what, done, of: None)
+    made = ready(experiment, data_dir, tell)
+    look = probe_of(made.prepared)
+    return fitted(experiment, made, look, train(experiment, made, look, tell))
+
+
+def fitted(experiment: Experiment, made: Ready, look: Callable[[PyTree], PyTree], trace: Trace) -> Fitted:
+    """What training left, with the charged choice of a model and the charged evaluation, where there are."""
+    trace, selected = select(experiment, made.prepared, made.program, trace)
+    probes = trace.probes
+    if selected is not None and selected.choice:  # the last look was at what nobody chose
+        probes = jax.tree.map(
+            lambda before, now: np.concatenate([before[:-1], now[None]]), probes, look(trace.model)
+        )
+    return Fitted(
+        experiment=experiment,
+        prepared=made.prepared,
+        program=made.program,
+        certificates=certificates_of(made.program.plan, made.prepared.task.delta),
+        params=jax.tree.map(_mean, trace.model),
+        steps=trace.step,
+        turns=trace.turns,
+        probes=probes,
+        selected=selected,
+        published=publish(experiment, made.prepared, made.program, trace),
+    )
+
+
+def joint_of(values: np.ndarray, prepared: Prepared) -> float:
+    """The metric of the joint model from those of the models: by size, where every owner has one. Oracle unless test
+    rows are public."""
+    task = prepared.task
+    mean = float(np.average(values, weights=task.sizes if len(values) == task.owners else None))
+    return mean if prepared.table.test_is_public else oracle(mean)
+
+
+def _mean(leaf: jax.Array) -> np.ndarray:
+    """Over owners: what gossip leads to, and one exact step of it more. Exact where all of them agree already."""
+    return np.asarray(leaf, np.float64).mean(axis=0).astype(np.float32)
+
+
+def probe_of(prepared: Prepared) -> Probe:
+    """Each model's metric on the public test rows, and how far the models are from their mean."""
+    problem, judge = prepared.task.problem, prepared.judge
+    x, y = jnp.asarray(prepared.x_test), np.asarray(prepared.y_test)
+
+    def look(models: PyTree) -> tuple[np.ndarray, np.ndarray]:
+        owners = jax.tree.leaves(models)[0].shape[0]
+        values = []
+        for first in range(0, owners, together):
+            some = jax.tree.map(lambda leaf, first=first: leaf[first : first + together], models)
+            values += [judge(scores, y) for scores in np.asarray(_scores(problem, some, x))]
+        return np.array(values), np.asarray(_apart(models))
+
+    together = max(1, AT_ONCE // max(1, len(y) * problem.model.outputs))
+    return look
+
+
+def _scores_of(problem: Problem, models: PyTree, x: jax.Array) -> jax.Array:
+    return jax.vmap(problem.model.scores, (0, None))(models, x)
+
+
+_scores = jax.jit(_scores_of, static_argnums=0)
+
+
+@jax.jit
+def _apart(models: PyTree) -> jax.Array:
+    spread = [
+        jnp.sum((leaf - leaf.mean(0, keepdims=True)) ** 2) / leaf.shape[0] for leaf in jax.tree.leaves(models)
+    ]
+    return jnp.sqrt(sum(spread, jnp.float32(0)))

@@ -1,0 +1,276 @@
+"""What a run found: one record, and its JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from coterie import topologies
+from coterie._types import PyTree
+from coterie.accounting import Certificate, Claim
+from coterie.evaluation.selection import Selected
+from coterie.evaluation.told import Published
+from coterie.experiments import describe, recompute
+from coterie.experiments.decisions import in_words
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.fitting import Fitted
+from coterie.experiments.judging import metric_words, shown_first
+from coterie.experiments.oracle import Oracle, OracleArray, OracleWords, is_oracle, oracle
+from coterie.experiments.prepare import Prepared
+from coterie.experiments.trained import model_of_run
+from coterie.model import TrainedModel
+from coterie.problems.metrics import beats
+from coterie.program import Program, Rounds
+from coterie.reports.constant import verdict
+from coterie.reports.statement import undeclared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a run found. Oracle values are for the researcher's eyes: no owner released them."""
+
+    experiment: Experiment
+    prepared: Prepared
+    program: Program
+    gossip_steps: int
+    steps: np.ndarray  # (points,)
+    curve: np.ndarray  # (points, owners) the metric of each owner's model; oracle unless test rows are public
+    disagreement: np.ndarray  # (points,) distance of the owners' models from their mean
+    joint: float  # as the curve's last row
+    local_only: OracleArray  # (owners,) each owner's own private model at the same budget
+    own: OracleArray  # (owners,) each owner's own model without privacy
+    central: Oracle  # the non-private optimum over everyone's records
+    constant: float  # what saying the same of every row reaches; like the next three oracle as the curve
+    constant_says: tuple[str, ...]  # what that is
+    measures: np.ndarray  # (metrics, 2) all that suit the problem, of the joint model and of the constant
+    confusion: np.ndarray  # (classes, classes) test rows by true and by predicted class
+    claim: Claim
+    certificates: tuple[Certificate, ...]
+    turns: np.ndarray  # (owners,) releases really made
+    over_epsilon: OracleArray  # (budgets, 3) ε, joint, alone at other budgets; no rows unless asked for
+    params: PyTree  # of the joint model: the mean of the owners' models, or the one that visits shaped
+    class_counts: OracleArray  # (owners, classes) records of each class; a regression has no classes
+    selected: Selected | None  # the charged choice of a model, where there is one: no oracle's
+    published: Published | None  # the charged evaluation, where there is one: no oracle's
+    findings: OracleWords  # what loading saw in the rows, with counts
+    seconds: float
+    consensus: int = 0  # gossip steps over owners' models after the last round
+
+    def __repr__(self) -> str:
+        worst = max(self.certificates, key=lambda one: one.epsilon)
+        mark = " (oracle)" if is_oracle(self.joint) else ""
+        return (
+            f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {len(self.sizes)} owners: "
+            f"{self.metric} {self.joint:.4g}{mark}; {worst}>"
+        )
+
+    @cached_property
+    def model(self) -> TrainedModel:
+        """The joint model, to predict with and to keep. Made of releases and public facts alone."""
+        return model_of_run(
+            Fitted(
+                experiment=self.experiment,
+                prepared=self.prepared,
+                program=self.program,
+                certificates=self.certificates,
+                params=self.params,
+                steps=self.steps,
+                turns=self.turns,
+                probes=(self.curve, self.disagreement),
+                selected=self.selected,
+                published=self.published,
+            )
+        )
+
+    @cached_property
+    def guarantee(self) -> dict[str, Any]:
+        """What the certificates guarantee, in words and as the facts behind them."""
+        table, engine = self.prepared.table, self.experiment.engine
+        return describe.guarantee(self.program.plan, self.certificates, self.experiment, table, engine)
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.prepared.judge.metric
+
+    @property
+    def metric_words(self) -> str:
+        """The metric's name as people say it, with its unit where it has one."""
+        return metric_words(self.metric, self.prepared.table)
+
+    @property
+    def why(self) -> str:
+        """Why that metric is shown first, and how a class is decided, where it needs saying."""
+        first = shown_first(self.experiment, self.prepared.table)[1]
+        return "; ".join(filter(None, (first, in_words(self.prepared.judge.decision, self.prepared.table))))
+
+    @property
+    def beats_constant(self) -> bool:
+        """Whether the joint model is better than saying the same of every row; oracle as the constant."""
+        return beats(self.metric, self.joint, self.constant)
+
+    @property
+    def verdict(self) -> str:
+        """That it is not, in words; oracle as the constant."""
+        return verdict(self.metric, self.joint, self.constant, " ".join(self.constant_says))
+
+    @property
+    def oracle(self) -> list[str]:
+        """Which of the metric's values no owner released: for the researcher's eyes only."""
+        names = ("joint", "local_only", "central", "constant", "constant_says")
+        follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(self.measures) else []
+        return [name for name in names if is_oracle(getattr(self, name))] + follow
+
+    @property
+    def step(self) -> str:
+        """What one step of the run is called."""
+        return "round" if isinstance(self.program.functions, Rounds) else "visit"
+
+    @property
+    def test_rows(self) -> str:
+        """What the metric is taken on, in words."""
+        return self.prepared.test_rows
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(owners,) public sizes."""
+        return np.array(self.prepared.task.sizes)
+
+    @property
+    def local_mean(self) -> Oracle:
+        """Size-weighted mean of what owners reach alone."""
+        return oracle(float(np.average(self.local_only, weights=self.sizes)))
+
+    def to_json(self, out: str | None) -> dict[str, Any]:
+        """The summary that `coterie run --json` prints."""
+        task = self.prepared.task
+        worst = max(self.certificates, key=lambda one: one.epsilon)
+        per_owner = [one.to_json()["epsilon"] for one in self.certificates]
+        return {
+            "protocol": self.experiment.protocol,
+            "engine": self.experiment.engine,
+            "calibration": self.experiment.calibration,
+            "data": self.experiment.data_name,
+            "owners": task.owners,
+            "owner_names": list(self.prepared.partition.names),
+            "rounds": int(self.steps[-1]),
+            "gossip_steps": self.gossip_steps,
+            "messages": self.messages,
+            "seconds": round(self.seconds, 3),
+            "metric": _metric(self),
+            "selection": self.selected and self.selected.to_json(),
+            "evaluation": self.published and self.published.to_json(),
+            "privacy": {
+                "relation": worst.relation,
+                "unit": worst.unit,
+                "view": worst.view,
+                "delta": task.delta,
+                "budget_epsilon": task.epsilon[0] if len(set(task.epsilon)) == 1 else list(task.epsilon),
+                "claimed_epsilon": self.claim.to_json()["epsilon"],
+                "claim": self.claim.to_json(),
+                "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
+                "audited_epsilon": None,
+                "all_others_epsilon": (self.guarantee["facts"]["all_others"] or {}).get("epsilon"),
+                "owners_per_person": self.experiment.owners_per_person,
+                "person_epsilon": (self.guarantee["facts"]["person"] or {}).get("epsilon"),
+                "certificates": recompute.to_json(self.certificates),
+                "accountant": worst.accountant,
+                "reason": worst.reason,
+                "warnings": _warnings(self),
+                **self.guarantee,
+            },
+            **_described(self),
+            "out": out,
+        }
+
+    @property
+    def messages(self) -> int:
+        """How many were sent."""
+        tables = sum(told.owners for told in (self.selected, self.published) if told)
+        if not isinstance(self.program.functions, Rounds):
+            return int(self.turns.sum()) + tables
+        if self.program.aggregate is not None:  # to the aggregator and back
+            return int(self.steps[-1]) * 2 * self.prepared.task.owners + tables
+        each = topologies.messages_per_round(self.prepared.task.topology)
+        return round((int(self.steps[-1]) * self.gossip_steps + self.consensus) * each) + tables
+
+
+def _described(result: Result) -> dict[str, Any]:
+    """Keys of result.json that a report needs. All are public but what a part lists under "oracle"."""
+    return {
+        "step": result.step,
+        "sizes": result.sizes.tolist(),
+        "network": describe.network(result.program, result.prepared.task),
+        "partition": _partition(result),
+        "findings": {"about_rows": list(result.findings), "oracle": ["about_rows"]},
+        "benefit": _benefit(result),
+        "over_epsilon": _over_epsilon(result),
+        "provenance": describe.provenance(result.experiment),
+    }
+
+
+def _metric(result: Result) -> dict[str, Any]:
+    """What was reached, by the metric that is shown first and by all others; "oracle" lists what no owner released."""
+    names = result.prepared.judge.names
+    return {
+        "name": result.metric,
+        "why": result.why,
+        "joint": describe.plain(result.joint),
+        "local_only": describe.plain(result.local_mean),
+        "central": describe.plain(result.central),
+        "constant": describe.plain(result.constant),
+        "constant_says": " ".join(result.constant_says),
+        "beats_constant": result.beats_constant,
+        "verdict": result.verdict,
+        "all": {
+            name: {"joint": describe.plain(joint), "constant": describe.plain(constant)}
+            for name, (joint, constant) in zip(names, result.measures.tolist())
+        },
+        "confusion": result.confusion.tolist() or None,
+        "rows": result.prepared.tested,
+        "unit": result.prepared.table.target_unit,
+        "threshold": result.prepared.judge.decision.threshold,
+        "class_weights": list(result.prepared.judge.decision.weights),
+        "oracle": result.oracle,
+    }
+
+
+def _partition(result: Result) -> dict[str, Any]:
+    """How rows were dealt. The classes' counts are an oracle's: no owner releases them."""
+    table = result.prepared.table
+    return {
+        "how": result.prepared.partition.how,
+        "classes": list(describe.classes_of(table)),
+        "classes_declared": table.classes_declared,
+        "counts": result.class_counts.tolist() if result.class_counts.size else None,
+        "oracle": ["counts"],
+    }
+
+
+def _benefit(result: Result) -> dict[str, Any]:
+    """Who gains by joining: the metric of what each owner ends with, and of its own model without privacy."""
+    ends = np.broadcast_to(result.curve[-1], result.sizes.shape)  # one register is everybody's
+    joint_is_public = "joint" not in result.oracle
+    return {
+        "joint": [describe.plain(value) for value in ends.tolist()],
+        "own": [describe.plain(value) for value in result.own.tolist()],
+        "oracle": ["own"] if joint_is_public else ["joint", "own"],
+    }
+
+
+def _over_epsilon(result: Result) -> dict[str, Any] | None:
+    """What other budgets would reach, where it was asked for. All of it an oracle's: nobody spent them."""
+    if not len(result.over_epsilon):
+        return None
+    columns = ([describe.plain(value) for value in column] for column in result.over_epsilon.T.tolist())
+    return {**dict(zip(("epsilon", "joint", "local_only"), columns)), "oracle": ["joint", "local_only"]}
+
+
+def _warnings(result: Result) -> list[str]:
+    """What to beware of: of each certificate, and of what no certificate covers."""
+    found = sorted({warning for one in result.certificates for warning in one.warnings})
+    table = result.prepared.table
+    return [*undeclared(table.classes_declared, table.columns_declared), *found]
