@@ -11,6 +11,7 @@ import typer
 
 from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
+from coterie.cli._shared import AsJson, DataDir
 from coterie.errors import InputError
 from coterie.reports.markup import many
 
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
     from coterie.problems.table import Table
 
 app = typer.Typer(help="List, describe and check data sets.", no_args_is_help=True)
-
-Folder = Annotated[
-    Path | None, typer.Option("--data-dir", help="Folder of the data sets (default: $COTERIE_DATA).")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 ORACLE = (
     "Exact counts of private rows: for the holder of the data or a researcher (oracle), never to be released."
@@ -40,7 +36,7 @@ _BAR = 32  # characters of the longest bar in the terminal
 
 
 @app.command("list")
-def list_(data_dir: Folder = None, as_json: AsJson = False) -> None:
+def list_(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Every known data set, and whether its files are here (presence only; `check` compares checksums)."""
     from coterie.problems.datasets import DATASETS
 
@@ -77,7 +73,7 @@ def export(
     owners: Annotated[str, typer.Option(help="Names, with commas.")] = "north,south,east",
     partition: Annotated[str | None, typer.Option(help="iid, dirichlet:0.3, random_sizes:50")] = "iid",
     seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
-    data_dir: Folder = None,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one CSV file for each owner, and the public columns.toml: to try `coterie network` with."""
@@ -127,7 +123,7 @@ def init(
 @app.command()
 def check(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
-    data_dir: Folder = None,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare checksums. Exit status 2 if a file is missing or different."""
@@ -171,7 +167,7 @@ def describe(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write a picture of who owns what (PNG).")] = None,
-    data_dir: Folder = None,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Rows, columns, classes, and a picture of who owns what."""

@@ -9,6 +9,7 @@ import typer
 
 from coterie._rounding import lower
 from coterie.cli._common import exits, print_json
+from coterie.cli._shared import AsJson
 from coterie.reports.markup import many
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The owner's ledger.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 _EVENTS_SHOWN = 2  # different events of a run in the terminal; the JSON has all
 
