@@ -38,15 +38,19 @@ class Candidate:
 
     protocol: str
     rounds: int  # every owner speaks once in each
-    batch: int | None  # records of an owner in a release; None: all
-    clip: float  # share of the gradient's bound
-    bias: float  # excess risk of clipping there
     variance: float  # of the noise in one step's mean gradient, a coordinate
     steps: np.ndarray  # (tries,) step sizes, or γ
     path: Callable[[Quadratic, np.ndarray], Iterator[Round]]
     settings: Callable[[float], dict[str, Any]]  # step size -> the protocol's own settings
-    mixes: bool  # over the topology, so that owners disagree a little
+    batch: int | None = None  # records of an owner in a release; None: all
+    clip: float = 1.0  # share of the gradient's bound
+    mixes: bool = False  # over the topology, so that owners disagree a little
     gain: float = 1.0  # how many times a record's gradient a unit adds, on average
+
+    @property
+    def bias(self) -> float:
+        """Excess risk of clipping there."""
+        return clipping.bias(self.clip)
 
 
 def candidates(
@@ -61,15 +65,14 @@ def candidates(
     `persons`: how many records they are declared to have, where the task's unit is a person.
     """
     tried = KNOWN[protocol] if colluding is None else partial(_masked_erm, colluding=colluding)
-    return [_of_units(task, persons, one) for count in rounds for one in tried(task, count)]
+    return [_of_units(task, persons, record) for count in rounds for record in tried(task, count)]
 
 
-def _of_units(task: Task, persons: Persons, one: Candidate) -> Candidate:
+def _of_units(task: Task, persons: Persons, record: Candidate) -> Candidate:
     """A unit adds `gain` times as much as a record beside the same noise, so that steps are so many times shorter."""
-    gain = persons.gain(task.unit.records, one.clip)
-    return replace(
-        one, gain=gain, steps=one.steps * gain if one.protocol == "dual_averaging" else one.steps / gain
-    )
+    gain = persons.gain(task.unit.records, record.clip)
+    steps = record.steps * gain if record.protocol == "dual_averaging" else record.steps / gain
+    return replace(record, gain=gain, steps=steps)
 
 
 def protocols_for(
@@ -113,76 +116,63 @@ def _smoothness(task: Task) -> float:
 
 def _dual_averaging(task: Task, rounds: int) -> list[Candidate]:
     """γ from 2 × smoothness, where accelerated steps are stable, in both directions."""
-    found = []
-    for clip in _clips(task):
+
+    def tried(clip: float) -> Candidate:
         program = _built(task, "dual_averaging", {"rounds": 1, "clip": clip, "gamma": 1.0})
         weight = np.asarray(program.numbers.weight, float)
         once = float(np.sum((weight * program.plan.noise_scale) ** 2)) / task.owners**2
-        found.append(
-            Candidate(
-                protocol="dual_averaging",
-                rounds=rounds,
-                batch=None,
-                clip=clip,
-                bias=clipping.bias(clip),
-                variance=rounds * once,
-                steps=2 * _smoothness(task) * SPREAD,
-                path=lambda problem, gamma: dual_averaging(problem, gamma, rounds, accelerated=True),
-                settings=lambda gamma, clip=clip: {"rounds": rounds, "gamma": gamma, "clip": clip},
-                mixes=True,
-            )
+        return Candidate(
+            protocol="dual_averaging",
+            rounds=rounds,
+            clip=clip,
+            variance=rounds * once,
+            steps=2 * _smoothness(task) * SPREAD,
+            path=lambda problem, gamma: dual_averaging(problem, gamma, rounds, accelerated=True),
+            settings=lambda gamma: {"rounds": rounds, "gamma": gamma, "clip": clip},
+            mixes=True,
         )
-    return found
+
+    return [tried(clip) for clip in _clips(task)]
 
 
 def _weighted_erm(task: Task, rounds: int) -> list[Candidate]:
-    """Steps of 1 / smoothness, where they are stable, in both directions: dual averaging on the sum, γ = 2 / step."""
-    found = []
-    for clip in _clips(task):
+    """All owners' noise in the sum of their weighted gradients."""
+
+    def tried(clip: float) -> Candidate:
         program = _built(task, "weighted_erm", {"steps": 1, "step_size": 1.0, "clip": clip})
         assert program.aggregate is not None
         per_record = program.aggregate / np.array(task.sizes)
-        found.append(
-            Candidate(
-                protocol="weighted_erm",
-                rounds=rounds,
-                batch=None,
-                clip=clip,
-                bias=clipping.bias(clip),
-                variance=rounds * float(np.sum((per_record * program.plan.noise_scale) ** 2)),
-                steps=1 / (_smoothness(task) * SPREAD),
-                path=lambda problem, step: dual_averaging(problem, 2 / step, rounds, accelerated=True),
-                settings=lambda step, clip=clip: {"steps": rounds, "step_size": step, "clip": clip},
-                mixes=False,
-            )
-        )
-    return found
+        variance = rounds * float(np.sum((per_record * program.plan.noise_scale) ** 2))
+        return _summed(task, rounds, clip, variance, {"steps": rounds, "clip": clip})
+
+    return [tried(clip) for clip in _clips(task)]
 
 
 def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Candidate]:
     """The same under masks, where owners share the noise that their sum needs. Spare sums are charged for, so that the
     noise is that of this very number of rounds; in the mean, every owner's share of it is one lattice of its cell."""
-    found = []
-    for clip in _clips(task):
+
+    def tried(clip: float) -> Candidate:
         options = {"steps": rounds, "clip": clip} | _masks(colluding)
         program = _built(task, "weighted_erm", options | {"step_size": 1.0})
         assert program.plan.masked is not None
         share = float(np.ravel(program.numbers.cell)[0]) * program.plan.masked.lattice
-        found.append(
-            Candidate(
-                protocol="weighted_erm",
-                rounds=rounds,
-                batch=None,
-                clip=clip,
-                bias=clipping.bias(clip),
-                variance=task.owners * share**2,
-                steps=1 / (_smoothness(task) * SPREAD),
-                path=lambda problem, step: dual_averaging(problem, 2 / step, rounds, accelerated=True),
-                settings=lambda step, options=options: options | {"step_size": step},
-                mixes=False,
-            )
-        )
-    return found
+        return _summed(task, rounds, clip, task.owners * share**2, options)
+
+    return [tried(clip) for clip in _clips(task)]
+
+
+def _summed(task: Task, rounds: int, clip: float, variance: float, options: dict[str, Any]) -> Candidate:
+    """Steps of 1 / smoothness, where they are stable, in both directions: dual averaging on the sum, γ = 2 / step."""
+    return Candidate(
+        protocol="weighted_erm",
+        rounds=rounds,
+        clip=clip,
+        variance=variance,
+        steps=1 / (_smoothness(task) * SPREAD),
+        path=lambda problem, step: dual_averaging(problem, 2 / step, rounds, accelerated=True),
+        settings=lambda step: options | {"step_size": step},
+    )
 
 
 def _push_sum(task: Task, rounds: int) -> list[Candidate]:
@@ -202,9 +192,7 @@ def _push_sum(task: Task, rounds: int) -> list[Candidate]:
         Candidate(
             protocol="push_sum",
             rounds=rounds,
-            batch=None,
             clip=clip,
-            bias=clipping.bias(clip),
             variance=rounds * once,
             steps=1 / (_smoothness(task) * SPREAD),
             path=lambda problem, step: descent(problem, step, 1 / (1 + np.arange(rounds) / forgets)),
@@ -225,14 +213,10 @@ def _async_learner(task: Task, rounds: int) -> list[Candidate]:
         Candidate(
             protocol="async_learner",
             rounds=rounds,
-            batch=None,
-            clip=1.0,
-            bias=0.0,
             variance=float(np.sum((program.plan.noise_scale / sum(task.sizes)) ** 2)),
             steps=1 / (_smoothness(task) * SPREAD[3:]),
             path=lambda problem, step: descent(problem, step, 2 / np.arange(2, rounds + 2)),
             settings=lambda step: {"ticks": ticks, "rho": step / task.owners * ticks**2 * strength},
-            mixes=False,
         )
     ]
 
@@ -251,13 +235,10 @@ def _wor_sgd(task: Task, rounds: int) -> list[Candidate]:
             protocol="wor_sgd",
             rounds=rounds,
             batch=batch,
-            clip=1.0,
-            bias=0.0,
             variance=noise + people,
             steps=1 / (_smoothness(task) * SPREAD),
             path=lambda problem, step: descent(problem, step, 2 / np.arange(2, visits + 2)),
             settings=lambda step: {"batch": batch, "step": step},
-            mixes=False,
         )
     ]
 
