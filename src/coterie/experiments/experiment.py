@@ -194,44 +194,44 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
         raise InputError(f"{source}: {error}") from None
 
 
-def _check_bounds(one: Experiment) -> None:
+def _check_bounds(asked: Experiment) -> None:
     """What a number may be, whatever the data."""
-    for epsilon in one.epsilon.values() if isinstance(one.epsilon, dict) else one.epsilon:
+    for epsilon in asked.epsilon.values() if isinstance(asked.epsilon, dict) else asked.epsilon:
         _check.positive("epsilon", epsilon)
-    _check.probability("delta", one.delta)
-    for name in ("evaluate", "select"):
-        if not 0 <= (share := getattr(one, name)) < 1:
-            raise InputError(
-                f"{name}={share}: must be at least 0 and below 1, the share of the budget that pays for it."
-            )
-    if one.evaluate + one.select >= 1:
+    _check.probability("delta", asked.delta)
+    _check_evaluation(asked)
+    for name in ("bandwidth", "radius"):
+        _check.positive(name, getattr(asked, name))
+    for name in ("strength", "l1"):
+        _check.not_negative(name, getattr(asked, name))
+    if asked.unit is not None:
+        unit_of(asked.unit, asked.records_per_unit, mean=asked.unit_mean, latest=asked.latest)
+    for name in ("owners", "records_per_unit", "owners_per_person", "hidden", "gossip_steps", "microbatch"):
+        if getattr(asked, name) is not None:
+            _check.count(name, getattr(asked, name))
+    if asked.base_rate is not None and not 0 < asked.base_rate <= 0.5:
         raise InputError(
-            f"evaluate={one.evaluate}, select={one.select}: must be below 1 together, for training needs the rest of "
-            "the budget. Lower one of them."
+            f"base_rate={asked.base_rate}: must be above 0 and at most 0.5, the share of the rarer class."
         )
-    if not 0 <= one.hold_out < 1:
+    if isinstance(asked.threshold, float):
+        _check.probability("threshold", asked.threshold)
+    if not 0 <= asked.seed <= MOST_SEED:
+        raise InputError(f"seed={asked.seed}: must lie between 0 and {MOST_SEED}.")
+
+
+def _check_evaluation(asked: Experiment) -> None:
+    """What evaluating and choosing may take of the budget and of the rows."""
+    pays, kept = "of the budget that pays for it", "of rows kept out of training"
+    for name, what in (("evaluate", pays), ("select", pays), ("hold_out", kept)):
+        if not 0 <= (share := getattr(asked, name)) < 1:
+            raise InputError(f"{name}={share}: must be at least 0 and below 1, the share {what}.")
+    if asked.evaluate + asked.select >= 1:
         raise InputError(
-            f"hold_out={one.hold_out}: must be at least 0 and below 1, the share of rows kept out of training."
+            f"evaluate={asked.evaluate}, select={asked.select}: must be below 1 together, for training needs the rest "
+            "of the budget. Lower one of them."
         )
     for name in ("hold_out", "evaluate_by"):
-        if getattr(one, name) and not one.evaluate:
+        if (value := getattr(asked, name)) and not asked.evaluate:
             raise InputError(
-                f"{name}={getattr(one, name)!r}: is about an evaluation, and there is none. Add evaluate, such as 0.05."
+                f"{name}={value!r}: is about an evaluation, and there is none. Add evaluate, such as 0.05."
             )
-    for name in ("bandwidth", "radius"):
-        _check.positive(name, getattr(one, name))
-    for name in ("strength", "l1"):
-        _check.not_negative(name, getattr(one, name))
-    if one.unit is not None:
-        unit_of(one.unit, one.records_per_unit, mean=one.unit_mean, latest=one.latest)
-    for name in ("owners", "records_per_unit", "owners_per_person", "hidden", "gossip_steps", "microbatch"):
-        if getattr(one, name) is not None:
-            _check.count(name, getattr(one, name))
-    if one.base_rate is not None and not 0 < one.base_rate <= 0.5:
-        raise InputError(
-            f"base_rate={one.base_rate}: must be above 0 and at most 0.5, the share of the rarer class."
-        )
-    if isinstance(one.threshold, float):
-        _check.probability("threshold", one.threshold)
-    if not 0 <= one.seed <= MOST_SEED:
-        raise InputError(f"seed={one.seed}: must lie between 0 and {MOST_SEED}.")

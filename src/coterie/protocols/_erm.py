@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
@@ -95,23 +95,11 @@ def noise_like(task: Task, once: bool, steps: int, sizes: Sizes) -> Noise:
 @lru_cache(maxsize=64)
 def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool = False) -> Rounds:
     """One party's side. Cached, so that equal settings are the same functions and compile once."""
+    noisy_sum = partial(_noisy_sum, problem, masked)
     walk = _descending(problem) if how == "descent" else _averaging(problem, how)
 
     def init(params: PyTree, ctx: Context) -> State:
         return State(walk.begin(params, ctx.numbers), jnp.float32(1.0) if sizes == "noisy" else ())
-
-    def noisy_sum(params: PyTree, batch: Batch, unit: PyTree, ctx: Context) -> PyTree:
-        # One record moves this sum by at most clip_norm (2 clip_norm when replaced), since each record's gradient
-        # is clipped; the noise is added to the sum itself, before any division.
-        total = clipped_sum(problem, params, batch, ctx.clip_norm)
-        if masked:
-            return whole(total, unit, ctx.noise_scale, ctx.numbers.lattice)
-        return noised(total, unit, ctx.noise_scale)
-
-    def released_size(state: State, batch: Batch, noise: Noise, ctx: Context) -> Array:
-        # Adding one record moves the size by exactly 1. It is released once: later messages repeat the same number.
-        fresh = noised(jnp.sum(batch.mask), noise.size, ctx.numbers.size_noise)
-        return jnp.where(ctx.turn == 0, jnp.maximum(fresh, 1.0), state.private)
 
     def train(start: PyTree, batch: Batch, noise: Noise, size: Array, ctx: Context) -> PyTree:
         """T noisy steps at home; only their outcome leaves, but each step is charged."""
@@ -128,7 +116,7 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
     def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[PyTree, PyTree]:
         if masked:
             return noisy_sum(walk.query(state.public, ctx.step), batch, noise.gradient, ctx), ()
-        size = released_size(state, batch, noise, ctx) if sizes == "noisy" else ctx.size
+        size = _released_size(state, batch, noise, ctx) if sizes == "noisy" else ctx.size
         if once:
             value, scale = train(state.public, batch, noise, size, ctx), size
         else:
@@ -142,16 +130,39 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
 
     def absorb(public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
         del own
-        if sizes == "noisy":
-            mixed = _scaled(mixed.value, 1.0 / jnp.maximum(mixed.size, 1.0))
-        if masked:  # whole numbers, added exactly; weights and division are in the cell
-            mixed = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * ctx.numbers.cell, mixed)
+        mixed = _as_mean(mixed, sizes, masked, ctx)
         if once:
             return walk.hold(public, mixed), ()
         return walk.advance(public, mixed, ctx.step, ctx.numbers), ()
 
     averaged = not once and how != "descent"
     return Rounds(init, emit, absorb, walk.model, latest=(lambda now: now.x) if averaged else None)
+
+
+def _noisy_sum(
+    problem: Problem, masked: bool, params: PyTree, batch: Batch, unit: PyTree, ctx: Context
+) -> PyTree:
+    # One record moves this sum by at most clip_norm (2 clip_norm when replaced), since each record's gradient
+    # is clipped; the noise is added to the sum itself, before any division.
+    total = clipped_sum(problem, params, batch, ctx.clip_norm)
+    if masked:
+        return whole(total, unit, ctx.noise_scale, ctx.numbers.lattice)
+    return noised(total, unit, ctx.noise_scale)
+
+
+def _released_size(state: State, batch: Batch, noise: Noise, ctx: Context) -> Array:
+    # Adding one record moves the size by exactly 1. It is released once: later messages repeat the same number.
+    fresh = noised(jnp.sum(batch.mask), noise.size, ctx.numbers.size_noise)
+    return jnp.where(ctx.turn == 0, jnp.maximum(fresh, 1.0), state.private)
+
+
+def _as_mean(mixed: PyTree, sizes: Sizes, masked: bool, ctx: Context) -> PyTree:
+    """What the owners' messages came to, as a mean over their records."""
+    if sizes == "noisy":
+        mixed = _scaled(mixed.value, 1.0 / jnp.maximum(mixed.size, 1.0))
+    if masked:  # whole numbers, added exactly; weights and division are in the cell
+        mixed = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * ctx.numbers.cell, mixed)
+    return mixed
 
 
 def _descending(problem: Problem) -> Walk:

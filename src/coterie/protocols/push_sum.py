@@ -175,22 +175,6 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
     summed = clipped_mean if together else clipped
     tracked = policy == "tracked"
 
-    def threshold(log_threshold: PyTree, w: Array, numbers: Numbers) -> Array:
-        if tracked:
-            # Within these ends whatever weight and logarithm neighbours claim: beyond them float32 loses either the
-            # noise or the clipped gradients, and with them the ratio that is charged.
-            most = jnp.log(numbers.unit)
-            return jnp.exp(jnp.clip(log_threshold / w, most - DEEPEST, most))
-        return numbers.unit if policy == "clipped" else jnp.full_like(numbers.unit, jnp.inf)
-
-    def noise_unit(unit: Array, found: Clipped, numbers: Numbers) -> Array:
-        """What the plan's noise is counted in, for the sum of gradients."""
-        if policy == "tracked":
-            return unit / jnp.sqrt(1.0 - numbers.count_share)
-        if policy == "clipped":
-            return unit
-        return numbers.bound if policy == "constant" else jnp.sum(found.norms)  # of the one gradient
-
     def init(params: PyTree, ctx: Context) -> State:
         start = jnp.log(ctx.numbers.unit) if tracked else ()
         return State(Public(params, jnp.float32(1.0), start, params if averaged else ()), ())
@@ -204,10 +188,10 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         # batch is replaced. The noise is added before the public weight.
         public, numbers = state.public, ctx.numbers
         z = _debiased(public.x, public.w)
-        unit = threshold(public.log_threshold, public.w, numbers)
+        unit = _threshold(policy, public.log_threshold, public.w, numbers)
         clip = ctx.clip_norm * unit
         found = summed(problem, z, batch, clip)
-        scale = 0.0 if policy == "none" else ctx.noise_scale * noise_unit(unit, found, numbers)
+        scale = 0.0 if policy == "none" else ctx.noise_scale * _noise_unit(policy, unit, found, numbers)
         x = jax.tree.map(
             lambda x, g, h: x - numbers.step * (numbers.weight * g + h),
             public.x,
@@ -224,15 +208,11 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
 
     def absorb(public: Public, own: Message, mixed: Message, ctx: Context) -> tuple[Public, Info]:
         del own
-        average = blended(public.average, _debiased(mixed.x, mixed.w), ctx) if averaged else ()
+        average = _blended(public.average, _debiased(mixed.x, mixed.w), ctx) if averaged else ()
         # Held at ln C, so that a threshold that follows growing gradients never lets a run diverge.
         held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.unit)) if tracked else ()
-        info = Info(mixed.w, ctx.clip_norm * threshold(held, mixed.w, ctx.numbers))
+        info = Info(mixed.w, ctx.clip_norm * _threshold(policy, held, mixed.w, ctx.numbers))
         return Public(mixed.x, mixed.w, held, average), info
-
-    def blended(average: PyTree, z: PyTree, ctx: Context) -> PyTree:
-        new = 1.0 / (1.0 + (ctx.step.astype(jnp.float32) - 1.0) / (ctx.numbers.averaging + 1.0))
-        return jax.tree.map(lambda old, now: (1.0 - new) * old + new * now, average, z)
 
     def idle(public: Public, ctx: Context) -> Message:
         del ctx
@@ -242,6 +222,31 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         return public.average if averaged else _debiased(public.x, public.w)
 
     return Rounds(init, emit, absorb, model, idle)
+
+
+def _threshold(policy: Policy, log_threshold: PyTree, w: Array, numbers: Numbers) -> Array:
+    """Where gradients are clipped, in units of the plan's clip norm."""
+    if policy == "tracked":
+        # Within these ends whatever weight and logarithm neighbours claim: beyond them float32 loses either the
+        # noise or the clipped gradients, and with them the ratio that is charged.
+        most = jnp.log(numbers.unit)
+        return jnp.exp(jnp.clip(log_threshold / w, most - DEEPEST, most))
+    return numbers.unit if policy == "clipped" else jnp.full_like(numbers.unit, jnp.inf)
+
+
+def _noise_unit(policy: Policy, unit: Array, found: Clipped, numbers: Numbers) -> Array:
+    """What the plan's noise is counted in, for the sum of gradients."""
+    if policy == "tracked":
+        return unit / jnp.sqrt(1.0 - numbers.count_share)
+    if policy == "clipped":
+        return unit
+    return numbers.bound if policy == "constant" else jnp.sum(found.norms)  # of the one gradient
+
+
+def _blended(average: PyTree, z: PyTree, ctx: Context) -> PyTree:
+    """The running average with the newest model in it: later ones count for more."""
+    new = 1.0 / (1.0 + (ctx.step.astype(jnp.float32) - 1.0) / (ctx.numbers.averaging + 1.0))
+    return jax.tree.map(lambda old, now: (1.0 - new) * old + new * now, average, z)
 
 
 def _weights(task: Task) -> Within:

@@ -48,6 +48,29 @@ def application(runs: Runs, token: str, port: int) -> Starlette:
             await quick.close()
             await slow.close()
 
+    routes = [*_page(), *_questions(runs, quick, slow), *_runs(runs), Route("/api/node", answering(_node))]
+    return Starlette(routes=routes, middleware=[Middleware(Guard, token=token, port=port)], lifespan=living)
+
+
+def _page() -> list[Route | Mount]:
+    """What the browser needs before it asks anything."""
+
+    async def home(_: Request) -> Response:
+        return Response((STATIC / "index.html").read_bytes(), media_type="text/html")
+
+    async def colours(_: Request) -> Response:
+        return Response(COLOURS, media_type="text/css")
+
+    return [
+        Route("/", home),
+        Route("/colours.css", colours),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+
+
+def _questions(runs: Runs, quick: Teller, slow: Teller) -> list[Route]:
+    """Questions before a run: what can be chosen, and what it would come to."""
+
     async def choices(_: Request) -> Any:
         return (
             await run_in_threadpool(questions.choices)
@@ -63,6 +86,17 @@ def application(runs: Runs, token: str, port: int) -> Starlette:
 
     async def topology(request: Request) -> Any:
         return await run_in_threadpool(questions.topology, await body(request))
+
+    return [
+        Route("/api/choices", answering(choices)),
+        Route("/api/plan", answering(plan), methods=["POST"]),
+        Route("/api/join", answering(join), methods=["POST"]),
+        Route("/api/topology", answering(topology), methods=["POST"]),
+    ]
+
+
+def _runs(runs: Runs) -> list[Route]:
+    """Runs: all of them, one of them, its page, and what can be done with it."""
 
     async def all_runs(_: Request) -> Any:
         return await run_in_threadpool(seen, runs)
@@ -82,7 +116,7 @@ def application(runs: Runs, token: str, port: int) -> Starlette:
         place = runs.folder_of(request.path_params["name"])
         return await run_in_threadpool(shown.details, place)
 
-    async def page(request: Request) -> Response:
+    async def report(request: Request) -> Response:
         place = runs.folder_of(request.path_params["name"]) / "report.html"
         if place.is_symlink() or not place.is_file():
             raise InputError(
@@ -94,34 +128,20 @@ def application(runs: Runs, token: str, port: int) -> Starlette:
     async def events(_: Request) -> Response:
         return stream(partial(seen, runs))
 
-    async def node(request: Request) -> Response:
-        folder = request.query_params.get("folder", "")
-        once = await run_in_threadpool(shown.node, folder)  # a mistake is told before the stream begins
-        return JSONResponse(once) if "once" in request.query_params else stream(partial(shown.node, folder))
-
-    async def home(_: Request) -> Response:
-        return Response((STATIC / "index.html").read_bytes(), media_type="text/html")
-
-    async def colours(_: Request) -> Response:
-        return Response(COLOURS, media_type="text/css")
-
-    routes = [
-        Route("/", home),
-        Route("/colours.css", colours),
-        Route("/api/choices", answering(choices)),
-        Route("/api/plan", answering(plan), methods=["POST"]),
-        Route("/api/join", answering(join), methods=["POST"]),
-        Route("/api/topology", answering(topology), methods=["POST"]),
+    return [
         Route("/api/runs", answering(all_runs)),
         Route("/api/runs", answering(start), methods=["POST"]),
         Route("/api/runs/{name}", answering(one_run)),
         Route("/api/runs/{name}/{what}", answering(change), methods=["POST"]),
         Route("/api/events", answering(events)),
-        Route("/api/node", answering(node)),
-        Route("/report/{name}", answering(page)),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Route("/report/{name}", answering(report)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, token=token, port=port)], lifespan=living)
+
+
+async def _node(request: Request) -> Response:
+    folder = request.query_params.get("folder", "")
+    once = await run_in_threadpool(shown.node, folder)  # a mistake is told before the stream begins
+    return JSONResponse(once) if "once" in request.query_params else stream(partial(shown.node, folder))
 
 
 def answering(answer: Answer) -> Answer:
