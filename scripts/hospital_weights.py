@@ -3,7 +3,7 @@
     python scripts/hospital_weights.py FOLDER
 
 takes visits.csv of `hospital_csv.py` in that folder and the walk's columns.toml, and prints AUC, balanced accuracy and
-recall of the joint model, mean and standard deviation over five seeds at ε = 2. All of it is an oracle's.
+recall of the joint model, mean and standard deviation over five seeds at ε = 2: oracle values, all of them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Values are means ± standard deviation over seeds. *Published* numbers are the p
 alone, its conclusion is quoted. An ordering is judged by differences paired over seeds: undecided where their 95 %
 interval (Student's) holds zero. ε: what the paper claims for those settings → what is certified for what was released
 (δ and the view are those of the paper's page in [protocols](protocols/index.md)). F is the training objective: an
-oracle's number.
+oracle value.
 """
 _LINK = re.compile(r"\]\((?!https?:)")
 

@@ -149,7 +149,7 @@ class Visits(NamedTuple):
     model: Callable[[PyTree], PyTree]  # (register) -> params
     condense: Callable[[Batch, Context], PyTree] | None = None
     # (all records, ctx) -> what an engine may hand to emit in place of a full batch, computed once: private as they are
-    latest: Callable[[PyTree], PyTree] | None = None  # (register) -> as of Rounds
+    latest: Callable[[PyTree], PyTree] | None = None  # (register) -> the last iterate, as in Rounds
 
 
 @dataclass(frozen=True)

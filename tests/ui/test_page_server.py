@@ -235,7 +235,7 @@ def test_a_run_ends_in_a_folder_like_any_other(client, ended, place):
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_result(ended, place, monkeypatch, interruptible):
-    """Stopped after its third look by Ctrl-C, as the page sends it; what it tells meanwhile is marked an oracle's."""
+    """Stopped after its third look by Ctrl-C, as the page sends it; meanwhile it tells oracle values, marked."""
     whole = place / "runs" / ended["name"]
     running = place / "runs" / "again-1.running"
     running.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""How many records an owner's units have, for `coterie data describe`: an oracle's picture, for the holder's eyes."""
+"""How many records an owner's units have, for `coterie data describe`: private, for the holder's eyes."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ The folder (NAME.running, beside the place of the result) has the experiment, th
 spmd` writes and goes on from, and where the run stands. The process holds a lock on it for as long as it lives, so that
 whoever looks knows whether it does. It ends with the folder replaced by the run's own.
 
-Guarantee: what the folder says of a run in progress is public, or marked as an oracle's; its user alone can read it.
+Guarantee: what the folder says of a run in progress is public, or marked as an oracle value; only its user can read it.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ def _folded(keys: Array, owner: Array, step: Array) -> Array:
 
 @partial(jax.jit, static_argnums=0)
 def models(static: Static, carry: PyTree) -> PyTree:
-    """The owners' models, with a leading axis of owners (of one for the register)."""
+    """The owners' models, with a leading axis of owners; a register counts as one owner."""
     if isinstance(static.functions, Rounds):
         return jax.vmap(static.functions.model)(carry.public)
     return jax.tree.map(lambda leaf: leaf[None], static.functions.model(carry[0]))

@@ -229,7 +229,7 @@ def _privacy(done: Fitted, model: TrainedModel) -> Privacy:
 
 
 def _trace(done: Fitted) -> dict[str, np.ndarray]:
-    """Steps, the metric of the owners' models on the rows they were trained on (an oracle's), their disagreement."""
+    """Steps, the metric of the owners' models on the rows they were trained on (oracle values), their disagreement."""
     curve, disagreement = done.probes
     weights = done.prepared.task.sizes if curve.shape[1] == done.prepared.task.owners else None
     joint = oracle(np.average(curve, axis=1, weights=weights))

@@ -124,7 +124,7 @@ class Ballot:
     ) -> np.ndarray:
         """(width,) int64. Reads records: leaves their owner only with noise, charged.
 
-        `unit`: which unit each record is of, in ascending order, where several may be of one, and `most` how many.
+        `unit`: which unit each record is of, in ascending order, where a unit may have several, `most` at most.
         """
         total = np.zeros(self.width, np.int64)
         for some in pieces(len(y), AT_ONCE, unit, most):

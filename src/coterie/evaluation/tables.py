@@ -40,7 +40,7 @@ def tallied(
     """(width,) int64, the table without noise. Reads records: it leaves their owner only with noise, charged.
 
     `codes`: each record's group, where there are groups. `unit`: which unit it is of, in ascending order, where several
-    records may be of one, and `most`, public, how many.
+    records may belong to one: at most `most`, which is public.
     """
     total = np.zeros(sheet.width, np.int64)
     for some in pieces(len(y), AT_ONCE, unit, most):

@@ -53,8 +53,8 @@ class Result:
     over_epsilon: OracleArray  # (budgets, 3) ε, joint, alone at other budgets; no rows unless asked for
     params: PyTree  # of the joint model: the mean of the owners' models, or the one that visits shaped
     class_counts: OracleArray  # (owners, classes) records of each class; a regression has no classes
-    selected: Selected | None  # the charged choice of a model, where there is one: no oracle's
-    published: Published | None  # the charged evaluation, where there is one: no oracle's
+    selected: Selected | None  # the charged choice of a model, where there is one; no oracle value
+    published: Published | None  # the charged evaluation, where there is one; no oracle value
     findings: OracleWords  # what loading saw in the rows, with counts
     seconds: float
     consensus: int = 0  # gossip steps over owners' models after the last round
@@ -239,7 +239,7 @@ def _metric(result: Result) -> dict[str, Any]:
 
 
 def _partition(result: Result) -> dict[str, Any]:
-    """How rows were dealt. The classes' counts are an oracle's: no owner releases them."""
+    """How rows were dealt. The classes' counts are oracle values: no owner releases them."""
     table = result.prepared.table
     return {
         "how": result.prepared.partition.how,
@@ -262,7 +262,7 @@ def _benefit(result: Result) -> dict[str, Any]:
 
 
 def _over_epsilon(result: Result) -> dict[str, Any] | None:
-    """What other budgets would reach, where it was asked for. All of it an oracle's: nobody spent them."""
+    """What other budgets would reach, where it was asked for. All of it oracle values: nobody spent these budgets."""
     if not len(result.over_epsilon):
         return None
     columns = ([describe.plain(value) for value in column] for column in result.over_epsilon.T.tolist())

@@ -1,7 +1,7 @@
 """The model of a run, or of a party of a real one, as a file may hold it.
 
 Guarantee: a model file is made to be published. It holds parameters that are functions of messages, and facts that
-are public without charge (README). Nothing that is marked as an oracle's goes in, no seed (who has it can take a
+are public without charge (README). Nothing that is marked as an oracle value goes in, no seed (who has it can take a
 simulation's noise off again), no path, no time, no other value of a record. `tests/model/test_model_leaks.py` changes
 a record under fixed messages and compares bytes.
 """

@@ -34,7 +34,7 @@ from coterie.mechanisms.places import Places
 from coterie.program import Batch
 
 Order: TypeAlias = Literal[1, 2]
-Rows: TypeAlias = Any  # a `Batch`, or a tuple with more arrays beside those of one
+Rows: TypeAlias = Any  # a `Batch`, or a tuple of a batch's arrays and more
 
 _TINY = float(jnp.finfo(jnp.float32).tiny)  # the most that one underflowed square or absolute value can hide
 _HUGE = 1e38  # a norm from here on is taken for none

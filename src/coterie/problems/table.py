@@ -45,13 +45,13 @@ class Table:
     owner: np.ndarray | None = None  # (rows,) natural owner of each row, as integer codes; -1: none
     owner_names: tuple[str, ...] = ()
     whose: Whose | None = None  # whom each row is about, where a unit of privacy is more than a record
-    test_is_public: bool = True  # False: test rows are owners' records, so a metric on them is an oracle's
+    test_is_public: bool = True  # False: test rows are owners' records, so a metric on them is an oracle value
     source: str = ""
     note: str = ""
     read_as: str = ""  # how a user's file was read: its separator, decimal sign and encoding, in words
     left_out: tuple[str, ...] = ()  # columns of a user's file that it was told to leave out
     unused: tuple[str, ...] = ()  # columns of a user's file that are neither declared nor used
-    findings: tuple[str, ...] = ()  # what was seen in the rows, with counts: an oracle's
+    findings: tuple[str, ...] = ()  # what was seen in the rows, with counts: oracle values
 
     def __repr__(self) -> str:
         """No row, and not how many there are, which may be a secret."""

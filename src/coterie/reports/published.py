@@ -12,7 +12,7 @@ _SHOWN = 12  # classes of a table that can still be read
 
 
 def published(run: Run) -> Markup:
-    """Numbers that may be told, with 95 % intervals; none of them is an oracle's."""
+    """Numbers that may be told, with 95 % intervals; none of them is an oracle value."""
     assert run.evaluation is not None
     return box(run.evaluation, run.classes)
 

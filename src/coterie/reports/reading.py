@@ -64,7 +64,7 @@ class Benefit:
 
 @dataclass(frozen=True, kw_only=True)
 class OverEpsilon:
-    """What other budgets would reach: (budgets,) each, the largest owner's ε ascending. An oracle's."""
+    """What other budgets would reach: (budgets,) each, the largest owner's ε ascending. Oracle values."""
 
     epsilon: np.ndarray
     joint: np.ndarray
@@ -130,7 +130,7 @@ class Run:
     network: Network
     how: str  # the partition
     classes: tuple[str, ...]
-    counts: np.ndarray | None  # (owners, classes), an oracle's
+    counts: np.ndarray | None  # (owners, classes), oracle values
     settings: dict[str, Any]
     versions: dict[str, Any]
     data_checksums: dict[str, Any] | None

@@ -1,6 +1,7 @@
 """A comparison's folder: what was asked, and each finished cell, so that a killed comparison goes on where it stopped.
 
-Cells hold metrics on test rows, an oracle's where these are owners' records: the folder is readable by its owner alone.
+Cells hold metrics on test rows, which are oracle values where these are owners' records: the folder is readable by
+its owner alone.
 """
 
 from __future__ import annotations

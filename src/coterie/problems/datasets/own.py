@@ -59,7 +59,7 @@ def load_file(
 
     A target without declared classes or range is a class if it is text, booleans or few whole numbers. A fifth of the
     rows, or of units, at random with a fixed seed, is held out for testing; they are still somebody's records, so
-    metrics on them are marked as an oracle's, for the researcher.
+    metrics on them are marked as oracle values, for the researcher.
     """
     path = Path(path)
     said = declared(columns, target)
