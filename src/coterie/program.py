@@ -76,10 +76,10 @@ class Groups(NamedTuple):
     def rows(self, owner: int) -> tuple[np.ndarray, ...]:
         """One owner's features and targets, without padding; of units also how many records each has."""
         at = int(self.place[owner])
-        for one in self.shards:
-            if at < len(one.counts):
-                return one.rows(at)
-            at -= len(one.counts)
+        for shard in self.shards:
+            if at < len(shard.counts):
+                return shard.rows(at)
+            at -= len(shard.counts)
         raise IndexError(owner)
 
     def __repr__(self) -> str:

@@ -56,7 +56,8 @@ def of_events(
     """
     sets = _sets(events, owners, named(relation))
     each = (
-        certify(one, delta=delta, relation=relation, view=view, unit=at_owners(unit, owners)) for one in sets
+        certify(group, delta=delta, relation=relation, view=view, unit=at_owners(unit, owners))
+        for group in sets
     )
     return max(each, key=lambda one: one.epsilon)
 

@@ -36,6 +36,6 @@ def fit(without: np.ndarray, with_: np.ndarray, ridge: float = 1e-3) -> Discrimi
     ]
     return Discriminant(
         means=np.stack([without.mean(axis=0), with_.mean(axis=0)]),
-        inverses=np.stack([np.linalg.inv(one) for one in covariances]),
-        logs=np.array([np.linalg.slogdet(one)[1] for one in covariances]),
+        inverses=np.stack([np.linalg.inv(covariance) for covariance in covariances]),
+        logs=np.array([np.linalg.slogdet(covariance)[1] for covariance in covariances]),
     )

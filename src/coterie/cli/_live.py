@@ -40,19 +40,21 @@ def table(parties: list[dict[str, Any]]) -> Table:
     grid = Table(box=None, pad_edge=False)
     for column in ("party", "state", "step", "neighbours", "ε spent", "waits for", "refused", "note"):
         grid.add_column(column)
-    for one in parties:
-        if "step" not in one:
-            grid.add_row(one["name"], one["state"])
+    for party in parties:
+        if "step" not in party:
+            grid.add_row(party["name"], party["state"])
             continue
         grid.add_row(
-            one["name"],
-            one["state"],
-            f"{one['step']:,} of {one['of']:,}",
-            f"{len(one['alive'])} of {len(one['peers'])}",
-            f"{upper(one['epsilon_spent'])} of {one['epsilon_budget']:g}" if "epsilon_spent" in one else "",
-            ", ".join(one["waiting_for"]),
-            str(sum(one["refusals"].values()) or ""),
-            "; ".join(filter(None, [one["note"], *one.get("troubles", ())])),
+            party["name"],
+            party["state"],
+            f"{party['step']:,} of {party['of']:,}",
+            f"{len(party['alive'])} of {len(party['peers'])}",
+            f"{upper(party['epsilon_spent'])} of {party['epsilon_budget']:g}"
+            if "epsilon_spent" in party
+            else "",
+            ", ".join(party["waiting_for"]),
+            str(sum(party["refusals"].values()) or ""),
+            "; ".join(filter(None, [party["note"], *party.get("troubles", ())])),
         )
     return grid
 
@@ -62,7 +64,7 @@ def reach(checks: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False)
-    names = [one["name"] for one in checks]
+    names = [check["name"] for check in checks]
     for column in ("from \\ to", *names, "ε after the run", "ready"):
         grid.add_column(column)
     for one in checks:

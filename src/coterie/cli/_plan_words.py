@@ -113,7 +113,7 @@ def _setting(value: float | str) -> str:
 def _budgets(base: Collaboration) -> str:
     """Budgets and topology as options of `coterie run`."""
     few = sorted(set(base.epsilon))
-    budgets = f"{few[0]:g}" if len(few) == 1 else ",".join(f"{one:g}" for one in base.epsilon)
+    budgets = f"{few[0]:g}" if len(few) == 1 else ",".join(f"{budget:g}" for budget in base.epsilon)
     return f"--epsilon {budgets} --delta {base.delta:g} --topology {base.topology}"
 
 
@@ -185,12 +185,12 @@ def _caps(caps: tuple[Cap, ...], exchange: Exchange, unit: Unit) -> list[str]:
     if not caps:
         return []
     name = METRICS[exchange.names[0]].words
-    shares = [one.clip for one in caps[0].clips]
+    shares = [clip.clip for clip in caps[0].clips]
     most = f"most records of one {unit.noun}"
-    lines = [f"  {most:<26}  {'kept':>5}" + "".join(f"  {one:>6.2g}" for one in shares)]
+    lines = [f"  {most:<26}  {'kept':>5}" + "".join(f"  {share:>6.2g}" for share in shares)]
     for cap in caps:
         what = "one record protected" if cap.cap is None else f"{cap.cap:,}"
-        points = "".join(f"  {lost(exchange.told(one)[0].lost):>6}" for one in cap.clips)
+        points = "".join(f"  {lost(exchange.told(clip)[0].lost):>6}" for clip in cap.clips)
         lines.append(f"  {what:<26}  {cap.kept:>5.0%}{points}")
     head = f"{name}, in the same points, by cap and by clip (as a share of a record's bound)"
     return ["", *wrap(head), *lines]
@@ -221,11 +221,11 @@ def units_json(base: Collaboration, caps: tuple[Cap, ...], exchange: Exchange) -
             "kept": cap.kept,
             "clips": [
                 {
-                    "clip": one.clip,
-                    "excess_risk": one.predicted,
-                    "metrics": [asdict(each) for each in exchange.told(one)],
+                    "clip": clip.clip,
+                    "excess_risk": clip.predicted,
+                    "metrics": [asdict(each) for each in exchange.told(clip)],
                 }
-                for one in cap.clips
+                for clip in cap.clips
             ],
         }
         for cap in caps

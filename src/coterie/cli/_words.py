@@ -133,7 +133,7 @@ def _published(result: Result) -> list[str]:
     from coterie.evaluation.words import about, sentences
 
     told = result.published.to_json()
-    lines = [line for one in sentences(told) for line in wrap(f"  {one}")]
+    lines = [line for sentence in sentences(told) for line in wrap(f"  {sentence}")]
     return ["published by the owners (no oracle)", *lines, *wrap(f"  {about(told)}."), ""]
 
 
@@ -146,7 +146,10 @@ def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, st
     budgets = result.prepared.task.epsilon
     low, high = min(budgets), max(budgets)
     several = privacy["owners_per_person"] > 1
-    spent = [float(privacy["person_epsilon"]) if several else one.epsilon for one in result.certificates]
+    spent = [
+        float(privacy["person_epsilon"]) if several else certificate.epsilon
+        for certificate in result.certificates
+    ]
     kept = sum(one <= budget * (1 + 1e-9) for one, budget in zip(spent, budgets))
     return [
         ("budget", f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}", "each owner's own"),
@@ -199,12 +202,14 @@ def budgets_of(names: tuple[str, ...], budgets: tuple[float, ...]) -> list[str]:
 def about_file(table: Table, findings: Sequence[str], warn: bool = False) -> list[str]:
     """How a file was read, columns that are passed over, rows that do not fit; `warn`: and what nobody declared."""
     told = (
-        [f"note: {one}" for one in undeclared(table.classes_declared, table.columns_declared)] if warn else []
+        [f"note: {warning}" for warning in undeclared(table.classes_declared, table.columns_declared)]
+        if warn
+        else []
     )
     told += [f"your file: {table.read_as}"] if table.read_as else []
     told += [f"your file: left out, as declared: {some(table.left_out)}"] if table.left_out else []
     told += [f"your file: not declared and not used: {some(table.unused)}"] if table.unused else []
-    told += [f"your file (oracle): {one}" for one in findings]
+    told += [f"your file (oracle): {finding}" for finding in findings]
     return [line for one in told for line in wrap(one)]
 
 

@@ -100,7 +100,7 @@ def choose(file: Path | None, options: dict[str, Any], own: dict[str, Any], pair
     from coterie.experiments.comparing.question import from_keys, read_toml
     from coterie.experiments.experiment import Experiment
 
-    keys = {one.name for one in fields(Experiment)} - {"epsilon"}
+    keys = {field.name for field in fields(Experiment)} - {"epsilon"}
     given = {key: value for key, value in options.items() if key in keys and value is not None}
     if own["protocols"] is not None:
         given["protocols"] = [one.strip() for one in own["protocols"].split(",") if one.strip()]

@@ -216,9 +216,9 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(
         f"data:      {facts['data_hash']}\nhead:      {facts['head']} ({many(facts['rows'], 'row')})"
     )
-    for one in facts["partitions"]:
+    for fact in facts["partitions"]:
         console.print(
-            f"partition: {escape(one['name'])}, {one['charged_parts']} of {one['parts']} parts charged"
+            f"partition: {escape(fact['name'])}, {fact['charged_parts']} of {fact['parts']} parts charged"
         )
     grid = Grid(box=None, pad_edge=False)
     for column in ("run", "charges", "messages", "rounds", "last charged (UTC)", "events"):
@@ -232,7 +232,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 def _events(events: list[dict[str, Any]]) -> str:
     """The events in a few words."""
-    words = [f"{one['times']:,} × {_words(one['event'])}" for one in events[:_EVENTS_SHOWN]]
+    words = [f"{event['times']:,} × {_words(event['event'])}" for event in events[:_EVENTS_SHOWN]]
     more = len(events) - _EVENTS_SHOWN
     return ", ".join(words) + (f", and {more} other kinds" if more > 0 else "")
 

@@ -31,7 +31,7 @@ def answer(words: list[str]) -> dict[str, Any]:
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
-    errors = [one for one in erred.getvalue().splitlines() if one.startswith("error: ")]
+    errors = [line for line in erred.getvalue().splitlines() if line.startswith("error: ")]
     wrong = errors[-1].removeprefix("error: ") if errors else ""
     return {"status": status, "out": said.getvalue(), "error": wrong}
 

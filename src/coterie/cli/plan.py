@@ -285,7 +285,7 @@ def _join_picture(answer: Answer, owner: str, epsilon: float, partners: int, out
     from coterie.reports.planning import Band, join_over
 
     def band(points: tuple[JoinPoint, ...]) -> Band:
-        rows = np.array([(one.at, one.predicted, one.low, one.high) for one in points])
+        rows = np.array([(point.at, point.predicted, point.low, point.high) for point in points])
         return Band(*rows.T)
 
     title = f"{owner}: join {many(partners, 'partner')}, or stay alone?"

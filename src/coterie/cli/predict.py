@@ -71,7 +71,7 @@ def _rows(trained: TrainedModel, file: Path) -> tuple[Any, tuple[str, ...]]:
     from coterie.problems.fields import is_text
 
     said = trained.description
-    frame = read_frame(file, [one.name for one in said.fields if is_text(one)])
+    frame = read_frame(file, [field.name for field in said.fields if is_text(field)])
     about = tuple(filter(None, (read_as(frame), *seen(frame))))
     if not said.shape:
         return frame, about

@@ -131,7 +131,7 @@ def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pair
     from coterie.experiments.experiment import Experiment, override, read_toml
 
     base = read_toml(file) if file else Experiment()
-    keys = {one.name for one in fields(Experiment)} - {"epsilon"}
+    keys = {field.name for field in fields(Experiment)} - {"epsilon"}
     given = {key: value for key, value in options.items() if key in keys and value is not None}
     if "threshold" in given:
         given["threshold"] = parse_threshold(given["threshold"])

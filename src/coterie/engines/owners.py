@@ -26,7 +26,7 @@ def parts_of(holdings: Holdings) -> tuple[Shards, ...]:
 
 def number_of(holdings: Holdings) -> int:
     """How many owners have their records here."""
-    return sum(one.counts.shape[0] for one in parts_of(holdings))
+    return sum(part.counts.shape[0] for part in parts_of(holdings))
 
 
 def over_owners(function: Callable, axes: tuple) -> Callable:
@@ -77,7 +77,7 @@ def of_one(function: Callable[[Shards, Array], T], holdings: Holdings, owner: Ar
     """`function(shards, row)` with the array in which the owner's records are, and their row there."""
     if isinstance(holdings, Shards):
         return function(holdings, owner)
-    ends = np.cumsum([one.counts.shape[0] for one in holdings.shards])
+    ends = np.cumsum([shard.counts.shape[0] for shard in holdings.shards])
     place = holdings.place[owner]
     which = jnp.sum(place >= jnp.asarray(ends[:-1], jnp.int32))
     branches = [
@@ -133,14 +133,14 @@ def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, tur
 def numbers_drawn(sampler: Sampler, holdings: Holdings) -> int:
     """How many numbers all owners' batches of a round take, with what is drawn to choose them."""
     parts = parts_of(holdings)
-    choice = sum(one.counts.shape[0] * sampler.cost(one.x.shape[1]) for one in parts)
+    choice = sum(part.counts.shape[0] * sampler.cost(part.x.shape[1]) for part in parts)
     record = math.prod(parts[0].x.shape[2:])
     return choice + number_of(holdings) * (_longest(sampler, holdings) or 0) * record
 
 
 def _longest(sampler: Sampler, holdings: Holdings) -> int | None:
     """The length of a batch: the same for all owners."""
-    lengths = [_length(sampler, one.x.shape[1]) for one in parts_of(holdings)]
+    lengths = [_length(sampler, part.x.shape[1]) for part in parts_of(holdings)]
     return None if lengths[0] is None else max(length or 0 for length in lengths)
 
 

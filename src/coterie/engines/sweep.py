@@ -77,7 +77,8 @@ def sweep(
     lanes with the same piece share a compilation, however long they are.
     """
     first = lanes[0]
-    unlike = {_but_seed(lane): lane for lane in lanes}  # of lanes that differ in their seed alone, only the last
+    # Of lanes that differ in their seed alone, only the last.
+    unlike = {_but_seed(lane): lane for lane in lanes}
     if len({alike(lane, shards) for lane in unlike.values()}) > 1:
         raise InputError(
             f"lanes: {len(lanes)} runs differ in functions, schedule or shapes. Group them by `alike`."

@@ -219,7 +219,7 @@ def _seed(random_state: Any) -> int:
 def _privacy(done: Fitted, model: TrainedModel) -> Privacy:
     said = model.description.privacy
     return Privacy(
-        epsilon=max(one.epsilon for one in done.certificates),
+        epsilon=max(certificate.epsilon for certificate in done.certificates),
         delta=done.prepared.task.delta,
         certificates=tuple(done.certificates),
         statement=tuple(said["statement"]),

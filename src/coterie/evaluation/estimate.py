@@ -57,10 +57,10 @@ class Moments:
     def __init__(self, sheet: Sheet, total: np.ndarray, variance: float, rows: int | None) -> None:
         """`variance`: of the noise on each whole number of `total`; `rows`: where their number is public."""
         self.sheet, self.noise = sheet, variance / sheet.units**2
-        start = np.cumsum([0, *(math.prod(one.shape) for one in sheet.blocks)])
+        start = np.cumsum([0, *(math.prod(block.shape) for block in sheet.blocks)])
         self._columns = {
-            one.name: np.arange(start[at], start[at + 1]).reshape(one.shape)
-            for at, one in enumerate(sheet.blocks)
+            block.name: np.arange(start[at], start[at + 1]).reshape(block.shape)
+            for at, block in enumerate(sheet.blocks)
         }
         self._known, right = _relations(sheet, self._columns, rows)
         self._inverse = np.linalg.pinv((self._known * self.noise) @ self._known.T)
@@ -231,7 +231,7 @@ def _of_ranks(moments: Moments) -> dict[str, Estimate]:
     tables = moments.columns("cells")[None]
     if moments.sheet.task == "multiclass":
         tables = moments.columns("ranked")
-    if not all(moments.clear(one[:, side]) for one in tables for side in (0, 1)):
+    if not all(moments.clear(table[:, side]) for table in tables for side in (0, 1)):
         return {name: _none((0.0, 1.0)) for name in _AREAS}
     return {name: _mean_area(moments, tables, name) for name in _AREAS}
 
@@ -252,8 +252,8 @@ def _mean_area(moments: Moments, tables: np.ndarray, name: str) -> Estimate:
     )
     noise = moments.noise_of(tables, gradients / len(tables))
     sampling = float(np.mean([math.sqrt(_sampling(*pair)) for pair in zip(cells, gradients)])) ** 2
-    value = float(np.mean([curves.refined(area, one) for one in cells]))
-    spare = hides * float(np.mean([abs(curves.hidden(area, one)) for one in cells]))
+    value = float(np.mean([curves.refined(area, cell) for cell in cells]))
+    spare = hides * float(np.mean([abs(curves.hidden(area, cell)) for cell in cells]))
     return _interval(value, noise + sampling, (0.0, 1.0), spare)
 
 

@@ -130,7 +130,7 @@ class Ballot:
         for some in pieces(len(y), AT_ONCE, unit, most):
             own = None if unit is None else unit[some] - unit[some.start]
             scores = in_places(partial(_scores_of, problem, several), x[some], own, most)
-            losses = np.stack([self.sheet.lost(one, y[some]) for one in scores.swapaxes(0, 1)])
+            losses = np.stack([self.sheet.lost(score, y[some]) for score in scores.swapaxes(0, 1)])
             total += self.added(losses, own).sum(axis=0)
         return total
 

@@ -79,7 +79,7 @@ class Sheet:
     @cached_property
     def units(self) -> np.ndarray:
         """(width,) what one record is counted as in each column."""
-        return np.concatenate([np.full(math.prod(one.shape), float(one.unit)) for one in self.blocks])
+        return np.concatenate([np.full(math.prod(block.shape), float(block.unit)) for block in self.blocks])
 
     @property
     def width(self) -> int:
@@ -116,10 +116,10 @@ class Sheet:
             return UNIT * (math.sqrt(replaced) / 2 if self.sizes_public else math.sqrt(added))
         groups = {"cells": 1, "ranked": self.classes, "groups": 1}
         squares = sum(
-            one.unit**2 * groups[one.name] * (2 if self.sizes_public else 1)
-            if one.name in groups
-            else one.unit**2
-            for one in self.blocks
+            block.unit**2 * groups[block.name] * (2 if self.sizes_public else 1)
+            if block.name in groups
+            else block.unit**2
+            for block in self.blocks
         )
         return math.sqrt(squares) / (2 if self.sizes_public else 1)
 
@@ -143,7 +143,7 @@ class Sheet:
             assert codes is not None
             parts |= self._grouped(parts, codes)
         added = self._added if unit is None else partial(_by_unit, unit=unit)
-        return np.concatenate([added(one, parts[one.name]) for one in self.blocks])
+        return np.concatenate([added(block, parts[block.name]) for block in self.blocks])
 
     def lost(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(rows,) what each record costs, within [0, 1]: squared error, Brier score, or whether it is wrong.

@@ -56,14 +56,15 @@ class Published:
             "unit": self.unit,
             "tables": self.tables,
             "diverged": self.diverged,
-            "metrics": {name: _plain(one) for name, one in self.metrics.items()},
-            "confusion": self.confusion and [[_plain(one) for one in row] for row in self.confusion],
-            "calibration": bands and [{"from": one.low, "to": one.high, **_plain(one.rate)} for one in bands],
+            "metrics": {name: _plain(metric) for name, metric in self.metrics.items()},
+            "confusion": self.confusion and [[_plain(cell) for cell in row] for row in self.confusion],
+            "calibration": bands
+            and [{"from": band.low, "to": band.high, **_plain(band.rate)} for band in bands],
             "groups": self.groups
             and {
                 "column": self.column,
                 "metrics": {
-                    group: {name: _plain(one) for name, one in metrics.items()}
+                    group: {name: _plain(metric) for name, metric in metrics.items()}
                     for group, metrics in self.groups.items()
                 },
             },
@@ -93,7 +94,7 @@ def published(
     half = 1.0 if bounds is None else (bounds[1] - bounds[0]) / 2
 
     def own(metrics: dict[str, Estimate]) -> dict[str, Estimate]:
-        scaled = {name: _scaled(one, half ** _POWERS.get(name, 0)) for name, one in metrics.items()}
+        scaled = {name: _scaled(metric, half ** _POWERS.get(name, 0)) for name, metric in metrics.items()}
         if not diverged:
             return scaled
         return {name: Estimate(None, one.low, one.high) for name, one in scaled.items()}

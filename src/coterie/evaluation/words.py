@@ -26,7 +26,11 @@ def sentences(told: Mapping[str, Any]) -> Iterator[str]:
     for name, one in told["metrics"].items():
         yield f"{title(name)}: {shown(one)}"
     for group, metrics in (told["groups"] or {"metrics": {}})["metrics"].items():
-        known = [f"{title(name)} {shown(one)}" for name, one in metrics.items() if one["value"] is not None]
+        known = [
+            f"{title(name)} {shown(metric)}"
+            for name, metric in metrics.items()
+            if metric["value"] is not None
+        ]
         yield f"{group}: {', '.join(known) if len(known) > 1 else TOO_FEW}"
 
 

@@ -126,15 +126,15 @@ class Answer(NamedTuple):
         looked_for = "" if self.multiplier is None else upper(self.multiplier)
         said = [f"least multiplier: {looked_for}"] if looked_for else []
         said += [
-            one.words(looked_for if one.multiplier is None else f"{one.multiplier:.10g}")
-            for one in self.mechanisms
+            mechanism.words(looked_for if mechanism.multiplier is None else f"{mechanism.multiplier:.10g}")
+            for mechanism in self.mechanisms
         ]
         said.append(str(found))
         if not found.reason:
             low = lower(found.epsilon_optimistic)
             said.append(f"lower end: no accountant could certify less than ε = {low} for these releases")
             said.append(f"beside dp-accounting: {self.beside}")
-        return [*said, *(f"warning: {one}" for one in found.warnings)]
+        return [*said, *(f"warning: {warning}" for warning in found.warnings)]
 
 
 def answer(
@@ -191,7 +191,7 @@ def read_plan(path: Path) -> list[Mechanism]:
 
 def from_words(given: dict[str, Any], source: str = "") -> Mechanism:
     """A mechanism of named values; one line of InputError, which begins with its `source`, for anything else."""
-    known = [one.name for one in fields(Mechanism)]
+    known = [field.name for field in fields(Mechanism)]
     for key in given:
         if key not in known:
             hint = _check.meant(key, known)
@@ -206,7 +206,7 @@ def from_words(given: dict[str, Any], source: str = "") -> Mechanism:
 
 def _check_asked(mechanisms: Sequence[Mechanism], epsilon: float | None) -> None:
     """Either every multiplier is given, or a budget and something to look for."""
-    open_ones = [at for at, one in enumerate(mechanisms, 1) if one.multiplier is None]
+    open_ones = [at for at, mechanism in enumerate(mechanisms, 1) if mechanism.multiplier is None]
     which = f" of mechanism {open_ones[0]}" if open_ones and len(mechanisms) > 1 else ""
     if epsilon is None and open_ones:
         raise InputError(f"multiplier{which}: missing. Give it, or epsilon for the least that keeps it.")

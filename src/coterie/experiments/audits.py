@@ -126,7 +126,7 @@ def _check_same(folder: Path, result: dict[str, Any], certificates: Sequence[Cer
     """The finding is about the run only if the run's certificates follow from its experiment and data still."""
     certified = result["privacy"].get("certified_epsilon")
     written = certified.get("per_owner") if isinstance(certified, dict) else None
-    again = [one.to_json()["epsilon"] for one in certificates]
+    again = [certificate.to_json()["epsilon"] for certificate in certificates]
     same = isinstance(written, list) and len(written) == len(again)
     if not same or not all(_close(one, other) for one, other in zip(written or [], again)):
         raise InputError(

@@ -112,7 +112,7 @@ def facts(
     plan: ReleasePlan, certificates: Sequence[Certificate], experiment: Experiment, table: Table, engine: str
 ) -> Facts:
     """What the statement is made of; `engine`: where the plan ran."""
-    worst = max(certificates, key=lambda one: one.epsilon)
+    worst = max(certificates, key=lambda certificate: certificate.epsilon)
     return Facts(
         epsilon=worst.epsilon,
         delta=worst.delta,
@@ -151,7 +151,7 @@ def facts(
 
 def _all_others(plan: ReleasePlan, delta: float) -> dict[str, Any]:
     """The largest certificate against all other owners together: a reader may compute it again."""
-    return max(against_all_others(plan, delta), key=lambda one: one.epsilon).to_json()
+    return max(against_all_others(plan, delta), key=lambda certificate: certificate.epsilon).to_json()
 
 
 def _person(plan: ReleasePlan, worst: Certificate, owners_per_person: int) -> dict[str, Any] | None:

@@ -95,7 +95,7 @@ class Experiment:
     settings: dict[str, Any] = field(default_factory=dict)  # the protocol's own
 
     def __post_init__(self) -> None:
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
         if isinstance(
             given["settings"], dict
         ):  # None stands for the protocol's own choice, as if it were not given
@@ -125,7 +125,7 @@ class Experiment:
 
     def __repr__(self) -> str:
         """What differs from an experiment that nobody said anything about."""
-        usual = {one.name: one.default for one in fields(self)} | {"settings": {}}
+        usual = {field.name: field.default for field in fields(self)} | {"settings": {}}
         said = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
         return f"Experiment({', '.join(f'{name}={_few(value)}' for name, value in said.items())})"
 
@@ -133,7 +133,7 @@ class Experiment:
         """The experiment as a file that `from_toml` reads back to an equal value; rows in memory are not in it."""
         import tomli_w
 
-        values = {one.name: getattr(self, one.name) for one in fields(self)} | {"data": self.data_name}
+        values = {field.name: getattr(self, field.name) for field in fields(self)} | {"data": self.data_name}
         filled = {key: value for key, value in values.items() if value is not None}
         filled["epsilon"] = self.epsilon if isinstance(self.epsilon, dict) else list(self.epsilon)
         return tomli_w.dumps(filled)
@@ -183,7 +183,7 @@ def read_toml(path: Path) -> Experiment:
 
 def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment:
     """`base` with the given keys replaced; an error names the `source` of what is wrong."""
-    known = [one.name for one in fields(Experiment)]
+    known = [field.name for field in fields(Experiment)]
     for key in given:
         if key not in known:
             hint = _check.meant(key, known)

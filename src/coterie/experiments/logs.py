@@ -134,7 +134,7 @@ def spent_after(program: Program, delta: float, step: int) -> list[float] | None
     if not isinstance(program.schedule, int) or set(plan.releases) != {program.schedule}:
         return None
     until = replace(plan, releases=(step,) * len(plan.releases))
-    return [float(one.to_json()["epsilon"]) for one in certificates_of(until, delta)]
+    return [float(certificate.to_json()["epsilon"]) for certificate in certificates_of(until, delta)]
 
 
 def _oracles(result: Result) -> dict[str, float]:
@@ -170,7 +170,10 @@ def _jsonl(log: Log, place: str) -> None:
     """One object a line: about the run, each point, and the statement."""
     values = [
         {"about": log.about},
-        *({"step": step} | {name: _plain(value) for name, value in one.items()} for step, one in log.points),
+        *(
+            {"step": step} | {name: _plain(value) for name, value in point.items()}
+            for step, point in log.points
+        ),
         {"statement": log.statement},
     ]
     lines = (json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values)

@@ -105,8 +105,8 @@ def _check_agrees(result: bytes, folder: Path) -> None:
     """A page speaks in this tool's name: it says of privacy only what the certificates bear out, computed again."""
     problems = [
         problem
-        for one in recompute.check_result(json.loads(result), f"folder={str(folder)!r}")
-        for problem in one.problems
+        for check in recompute.check_result(json.loads(result), f"folder={str(folder)!r}")
+        for problem in check.problems
     ]
     if problems:
         raise InputError(
@@ -164,7 +164,7 @@ def pictures(result: Result) -> dict[str, Figure]:
         "epsilon": figures.epsilon_by_owner(
             result.prepared.partition.names,
             result.sizes,
-            np.array([one.epsilon for one in result.certificates]),
+            np.array([certificate.epsilon for certificate in result.certificates]),
             np.array(task.epsilon),
             f"{what}: privacy of one {result.certificates[0].unit}, δ = {task.delta:g}",
         ),

@@ -35,7 +35,9 @@ def over_epsilon(experiment: Experiment, made: Ready, look: Look, tell: Tell) ->
     rows = []
     for done, factor in enumerate(FACTORS):
         tell("other budgets", done, len(FACTORS))
-        task = replace(made.prepared.task, epsilon=tuple(factor * one for one in made.prepared.task.epsilon))
+        task = replace(
+            made.prepared.task, epsilon=tuple(factor * budget for budget in made.prepared.task.epsilon)
+        )
         program = build(experiment.protocol, task, settings, experiment.calibration)
         _, mixer, consensus = mixing_of(task, program, experiment.gossip_steps)
         joint = simulate(program, made.prepared.shards, mixer, seed=experiment.seed, probe=look)

@@ -34,8 +34,8 @@ class Check(NamedTuple):
 def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
     """Each different certificate once, with the indices of the owners that share it."""
     found: dict[str, dict[str, Any]] = {}
-    for owner, one in enumerate(certificates):
-        plain = one.to_json()
+    for owner, certificate in enumerate(certificates):
+        plain = certificate.to_json()
         found.setdefault(json.dumps(plain, sort_keys=True), {"owners": []} | plain)["owners"].append(owner)
     return list(found.values())
 
@@ -100,7 +100,7 @@ def _refuse(name: str) -> None:
 
 
 def _indices(owners: Any) -> list[int]:
-    return owners if isinstance(owners, list) and all(type(one) is int for one in owners) else []
+    return owners if isinstance(owners, list) and all(type(owner) is int for owner in owners) else []
 
 
 def _checked(written: dict[str, Any], owners: list[int] | None) -> Check:
@@ -143,7 +143,7 @@ def _recomputed(written: dict[str, Any]) -> Certificate:
 
 def _summary(privacy: Any, checks: list[Check]) -> list[str]:
     """Whether the numbers that people read first follow from the certificates."""
-    pairs = [(owner, one.found.epsilon) for one in checks for owner in one.owners or ()]
+    pairs = [(owner, check.found.epsilon) for check in checks for owner in check.owners or ()]
     named, by_owner = sorted(owner for owner, _ in pairs), dict(pairs)
     stated = privacy.get("certified_epsilon")
     stated = stated if isinstance(stated, dict) else {}
@@ -155,10 +155,10 @@ def _summary(privacy: Any, checks: list[Check]) -> list[str]:
     if not _same(stated.get("max"), max(by_owner.values())):
         problems.append("certified_epsilon.max is not the largest certificate's")
     return problems + [
-        f"{name} is {privacy.get(name)!r} in the summary and {getattr(one.found, name)!r} in a certificate"
+        f"{name} is {privacy.get(name)!r} in the summary and {getattr(check.found, name)!r} in a certificate"
         for name in ("delta", "relation", "view", "unit")
-        for one in checks[:1]
-        if privacy.get(name) != getattr(one.found, name)
+        for check in checks[:1]
+        if privacy.get(name) != getattr(check.found, name)
     ]
 
 
@@ -193,7 +193,7 @@ def _person(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
     Owners with noise of their own compose, so that it is derived again from their certificates. Where they share noise,
     it follows from the plan, which a result does not hold: then no owner's may be above it.
     """
-    facts, events = privacy.get("facts"), [one.found.event for one in checks for _ in one.owners or ()]
+    facts, events = privacy.get("facts"), [check.found.event for check in checks for _ in check.owners or ()]
     if not isinstance(facts, dict) or len(events) < 2:
         return []
     written, owners = facts.get("person"), facts.get("owners_per_person")
@@ -232,7 +232,7 @@ def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]
 
 def _warned(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
     """More may stand there, of what no certificate covers; nothing may be left out."""
-    due = {warning for one in checks for warning in one.found.warnings}
+    due = {warning for check in checks for warning in check.found.warnings}
     missing = sorted(due - set(_texts(privacy.get("warnings"))))
     return [f"warnings leave out {missing[0]!r}"] if missing else []
 

@@ -60,7 +60,7 @@ class Result:
     consensus: int = 0  # gossip steps over owners' models after the last round
 
     def __repr__(self) -> str:
-        worst = max(self.certificates, key=lambda one: one.epsilon)
+        worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         mark = " (oracle)" if is_oracle(self.joint) else ""
         return (
             f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {len(self.sizes)} owners: "
@@ -147,8 +147,8 @@ class Result:
     def to_json(self, out: str | None) -> dict[str, Any]:
         """The summary that `coterie run --json` prints."""
         task = self.prepared.task
-        worst = max(self.certificates, key=lambda one: one.epsilon)
-        per_owner = [one.to_json()["epsilon"] for one in self.certificates]
+        worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
+        per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
         return {
             "protocol": self.experiment.protocol,
             "engine": self.experiment.engine,
@@ -271,6 +271,6 @@ def _over_epsilon(result: Result) -> dict[str, Any] | None:
 
 def _warnings(result: Result) -> list[str]:
     """What to beware of: of each certificate, and of what no certificate covers."""
-    found = sorted({warning for one in result.certificates for warning in one.warnings})
+    found = sorted({warning for certificate in result.certificates for warning in certificate.warnings})
     table = result.prepared.table
     return [*undeclared(table.classes_declared, table.columns_declared), *found]

@@ -171,14 +171,14 @@ def _privacy(
     claim = program.claim.to_json()
     if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
         claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}
-    worst = max(certificates, key=lambda one: one.epsilon)
-    per_owner = [one.to_json()["epsilon"] for one in certificates]
+    worst = max(certificates, key=lambda certificate: certificate.epsilon)
+    per_owner = [certificate.to_json()["epsilon"] for certificate in certificates]
     return {
         "relation": worst.relation,
         "unit": worst.unit,
         "view": worst.view,
         "delta": worst.delta,
-        "budget_epsilon": [float(one) for one in budgets],
+        "budget_epsilon": [float(budget) for budget in budgets],
         "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
         "certificates": recompute.to_json(certificates),
         "claim": claim,
@@ -186,7 +186,7 @@ def _privacy(
         "reason": worst.reason,
         "warnings": [
             *undeclared(guarantee["facts"]["classes_declared"], guarantee["facts"]["columns_declared"]),
-            *sorted({warning for one in certificates for warning in one.warnings}),
+            *sorted({warning for certificate in certificates for warning in certificate.warnings}),
         ],
         **guarantee,
     }
@@ -203,15 +203,22 @@ def _publishable(
     if program.plan.relation.sizes_are_public:
         return certificates
     if experiment.calibration == "certified":
-        return [replace(one, size=None, warnings=()) for one in certificates]  # warnings are of sizes
+        # Without warnings, too, for they are about sizes.
+        return [replace(certificate, size=None, warnings=()) for certificate in certificates]
     from dp_accounting import NonPrivateDpEvent
 
     why = "the noise follows from numbers of records, which are private, so that no certificate is published"
     return [
         replace(
-            certify(NonPrivateDpEvent(), delta=one.delta, relation=one.relation, view=one.view), reason=why
+            certify(
+                NonPrivateDpEvent(),
+                delta=certificate.delta,
+                relation=certificate.relation,
+                view=certificate.view,
+            ),
+            reason=why,
         )
-        for one in certificates
+        for certificate in certificates
     ]
 
 

@@ -168,9 +168,9 @@ class Masks:
 
     def _sharing(self, members: Sequence[int], degree: int) -> list[str]:
         """With whom: everybody, or the next degree/2 on either side in the order of names."""
-        names = sorted((self._names[one] for one in members), key=str.encode)
+        names = sorted((self._names[member] for member in members), key=str.encode)
         if not degree or degree >= len(names) - 1:
-            return [one for one in names if one != self._name]
+            return [name for name in names if name != self._name]
         own = names.index(self._name)
         offsets = [*range(-(degree // 2), 0), *range(1, degree // 2 + 1)]
         return [names[(own + offset) % len(names)] for offset in offsets]

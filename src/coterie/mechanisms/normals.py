@@ -105,6 +105,6 @@ def _log(x: Array) -> Array:
 
 def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
     total = jnp.full_like(x, coefficients[0])
-    for one in coefficients[1:]:
-        total = total * x + jnp.float32(one)
+    for coefficient in coefficients[1:]:
+        total = total * x + jnp.float32(coefficient)
     return total

@@ -85,8 +85,8 @@ class Shared:
         if self.links is None:
             return np.where(np.eye(owners, dtype=bool), 0.0, self.ratio**2)
         found = np.zeros((owners, owners))
-        for one, other in self.links:
-            found[one, other] = found[other, one] = self.ratio**2
+        for first, second in self.links:
+            found[first, second] = found[second, first] = self.ratio**2
         return found
 
     def covariance(self, owners: int) -> np.ndarray:

@@ -230,7 +230,7 @@ def _text(value: Any) -> str:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    found = tuple(_text(one) for one in values)
+    found = tuple(_text(value) for value in values)
     if not found or isinstance(values, str):
         raise ValueError("must be a list of texts")
     return found

@@ -25,7 +25,7 @@ class Cap:
     @property
     def best(self) -> Forecast:
         """With the clip that is best."""
-        return min(self.clips, key=lambda one: one.predicted)
+        return min(self.clips, key=lambda clip: clip.predicted)
 
 
 def compare(

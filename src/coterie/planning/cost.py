@@ -116,7 +116,7 @@ def derived(
 
 def _terms(records: int, epsilon: Sequence[float], published: bool) -> tuple[float, float]:
     """What c₁ and c₂ (or c̄₁ and c̄₂) are multiplied with."""
-    spent = sum(1 / _check.positive("epsilon", one) ** 2 for one in epsilon)
+    spent = sum(1 / _check.positive("epsilon", budget) ** 2 for budget in epsilon)
     many = 8 * len(epsilon) if published else 1
     root = math.sqrt(many * spent) / _check.count("records", records)
     return root, root**2

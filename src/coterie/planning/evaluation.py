@@ -40,7 +40,7 @@ def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
     sheet = Sheet(kind, task.problem.loss.name, 0 if classes == 1 else classes, True)
     rows, likely = sum(task.sizes), LIKELY_ERROR if classes == 1 else LIKELY
     whole = sum(
-        (2 * noise_for(one, task.delta) * sheet.reach) ** 2 for one in task.epsilon
+        (2 * noise_for(budget, task.delta) * sheet.reach) ** 2 for budget in task.epsilon
     )  # of a share of 1
     best = recommended(sheet, whole / share, share, rows, likely)
 
@@ -62,10 +62,10 @@ def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
 
 def tells(task: Task, share: float) -> float:
     """The least difference between two models' mean losses that a charged choice can rest on."""
-    noise = sum((2 * noise_for(one, task.delta) * CLIP) ** 2 for one in task.epsilon) / share
+    noise = sum((2 * noise_for(budget, task.delta) * CLIP) ** 2 for budget in task.epsilon) / share
     return SURE * math.sqrt(noise) / sum(task.sizes)
 
 
 def after(task: Task, share: float) -> Task:
     """The task that is left for training."""
-    return replace(task, epsilon=tuple(for_training(one, task.delta, share) for one in task.epsilon))
+    return replace(task, epsilon=tuple(for_training(budget, task.delta, share) for budget in task.epsilon))

@@ -124,7 +124,7 @@ class Exchange:
 
     def _measured(self, name: str, models: np.ndarray) -> float:
         judge = replace(self.judge, metric=name)
-        return float(np.mean([judge((self.x @ one).astype(np.float32), self.y) for one in models]))
+        return float(np.mean([judge((self.x @ model).astype(np.float32), self.y) for model in models]))
 
 
 def on_rows(problem: Problem, x: np.ndarray, y: np.ndarray, classes: int) -> Exchange:

@@ -124,7 +124,7 @@ def plan(
         clip_norm=best.clip * task.clip_norm,
         noise_multiplier=tuple(map(float, program.plan.noise_multiplier)),
         noise_scale=tuple(map(float, program.plan.noise_scale)),
-        certified=max(one.epsilon for one in certificates_of(program.plan, task.delta)),
+        certified=max(certificate.epsilon for certificate in certificates_of(program.plan, task.delta)),
         all_others=None if colluding is None else _together(program, task.delta),
         view=program.plan.view,
         hub=program.hub,
@@ -136,7 +136,7 @@ def forecast(
     task: Task, tried: list[Candidate], constants: Constants, disagreement: float
 ) -> Forecast | None:
     """The best of `tried`, every step size included; None where nothing was to be tried."""
-    worlds = [quadratic(task.problem, one) for one in scenarios(task.problem, constants)]
+    worlds = [quadratic(task.problem, scenario) for scenario in scenarios(task.problem, constants)]
     paths: dict[tuple[int, float], list[Excess]] = {}
     best: tuple[float, Forecast] | None = None
     for one in tried:
@@ -205,7 +205,7 @@ def _gossip(task: Task, usable: tuple[str, ...]) -> tuple[int, float]:
 
 
 def _together(program: Program, delta: float) -> float:
-    return max(one.epsilon for one in against_all_others(program.plan, delta))
+    return max(certificate.epsilon for certificate in against_all_others(program.plan, delta))
 
 
 def _messages(task: Task, program: Program, gossip: int) -> int:

@@ -172,7 +172,7 @@ def _each_class(measure: Callable[..., float], said: Said, y: np.ndarray) -> flo
     if len(there) < 2:
         return math.nan
     classes = [1] if said.order.shape[1] == 2 else there.tolist()
-    return float(np.mean([measure(y == one, said.order[:, one]) for one in classes]))
+    return float(np.mean([measure(y == label, said.order[:, label]) for label in classes]))
 
 
 METRICS: dict[str, Metric] = {
@@ -213,7 +213,7 @@ class Judge:
     @property
     def names(self) -> tuple[str, ...]:
         """All metrics that suit the problem."""
-        return tuple(name for name, one in METRICS.items() if suits(one, self.task, self.loss))
+        return tuple(name for name, metric in METRICS.items() if suits(metric, self.task, self.loss))
 
     def __call__(self, scores: np.ndarray, y: np.ndarray) -> float:
         """The metric that is shown first; `y` as in a Table. NaN of a model that diverged."""

@@ -45,7 +45,7 @@ class Table:
     owner: np.ndarray | None = None  # (rows,) natural owner of each row, as integer codes; -1: none
     owner_names: tuple[str, ...] = ()
     whose: Whose | None = None  # whom each row is about, where a unit of privacy is more than a record
-    test_is_public: bool = True  # False: test rows are owners' records, so a metric on them is an oracle value
+    test_is_public: bool = True  # False: they are owners' records, so a metric on them is an oracle value
     source: str = ""
     note: str = ""
     read_as: str = ""  # how a user's file was read: its separator, decimal sign and encoding, in words

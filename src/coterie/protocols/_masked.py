@@ -156,8 +156,10 @@ def weights(task: Task, exposed: float) -> np.ndarray:
     """(owners,) `filled` for everybody's budget, spent at once."""
     from dp_accounting import GaussianDpEvent
 
-    needed = {one: calibrate(GaussianDpEvent, epsilon=one, delta=task.delta) for one in set(task.epsilon)}
-    return filled(task.sizes, np.array([needed[one] for one in task.epsilon]), task.dimension, exposed)
+    needed = {
+        budget: calibrate(GaussianDpEvent, epsilon=budget, delta=task.delta) for budget in set(task.epsilon)
+    }
+    return filled(task.sizes, np.array([needed[budget] for budget in task.epsilon]), task.dimension, exposed)
 
 
 def filled(sizes: Sequence[int], needed: np.ndarray, dimension: int, exposed: float) -> np.ndarray:

@@ -280,7 +280,7 @@ def _size_multiplier(epsilon: float, task: Task, settings: Settings) -> float:
 def _gaussians(multipliers: Sequence[float]) -> tuple:
     from dp_accounting import GaussianDpEvent
 
-    return tuple(GaussianDpEvent(one) for one in multipliers)
+    return tuple(GaussianDpEvent(multiplier) for multiplier in multipliers)
 
 
 def _claim(task: Task, settings: Settings, plan: ReleasePlan) -> Claim:

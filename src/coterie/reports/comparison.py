@@ -292,5 +292,5 @@ def _table(columns: list[str], rows: list[list[object]]) -> Markup:
     return tag(
         "table",
         tag("thead", top),
-        tag("tbody", *(tag("tr", *(tag("td", one) for one in row)) for row in rows)),
+        tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows)),
     )

@@ -30,7 +30,7 @@ def _confusion(metric: Metric, classes: tuple[str, ...], mark: tuple[object, ...
     if metric.confusion is None or len(classes) > _SHOWN:
         return []
     head = tag(
-        "tr", tag("th", "rows of class"), *(tag("th", "said to be ", tag("bdi", one)) for one in classes)
+        "tr", tag("th", "rows of class"), *(tag("th", "said to be ", tag("bdi", name)) for name in classes)
     )
     rows = [
         tag("tr", tag("td", tag("bdi", one)), *(tag("td", f"{count:,}") for count in counts))

@@ -42,8 +42,10 @@ def _groups(groups: dict[str, Any] | None) -> list[Markup]:
     names = list(next(iter(groups["metrics"].values())))
     rows = []
     for group, metrics in groups["metrics"].items():
-        known = [one["value"] is not None for name, one in metrics.items() if name != "records"]
-        cells = [tag("td", shown(one) if one["value"] is not None else "–") for one in metrics.values()]
+        known = [metric["value"] is not None for name, metric in metrics.items() if name != "records"]
+        cells = [
+            tag("td", shown(metric) if metric["value"] is not None else "–") for metric in metrics.values()
+        ]
         told = cells if any(known) else [tag("td", TOO_FEW, colspan=str(len(names)))]
         rows.append(tag("tr", tag("td", tag("bdi", group)), *told))
     head = tag("tr", tag("th", "group"), *(tag("th", title(name)) for name in names))
@@ -60,7 +62,7 @@ def _confusion(cells: list[list[dict[str, Any]]] | None, classes: tuple[str, ...
         return []
     said = (tag("th", "said to be ", tag("bdi", one)) for one in classes)
     rows = [
-        tag("tr", tag("td", tag("bdi", name)), *(tag("td", _count(one)) for one in row))
+        tag("tr", tag("td", tag("bdi", name)), *(tag("td", _count(cell)) for cell in row))
         for name, row in zip(classes, cells)
     ]
     table = tag("table", tag("thead", tag("tr", tag("th", "rows of class"), *said)), tag("tbody", *rows))
@@ -75,7 +77,8 @@ def _calibration(bands: list[dict[str, Any]] | None, classes: tuple[str, ...]) -
     if bands is None or len(classes) != 2:
         return []
     rows = [
-        tag("tr", tag("td", f"{one['from']:.0%} to {one['to']:.0%}"), tag("td", shown(one))) for one in bands
+        tag("tr", tag("td", f"{band['from']:.0%} to {band['to']:.0%}"), tag("td", shown(band)))
+        for band in bands
     ]
     head = tag(
         "tr", tag("th", "the model says"), tag("th", "share of ", tag("bdi", classes[1]), " among these rows")

@@ -274,7 +274,11 @@ def _evaluation(take: Taker, classes: int) -> dict[str, Any] | None:
     )
     if not fits:
         raise InputError(f"result.json: evaluation.confusion must be {classes} rows of {classes} intervals.")
-    for one in (*found["metrics"].values(), *(one for row in confusion or () for one in row), *(bands or ())):
+    for one in (
+        *found["metrics"].values(),
+        *(cell for row in confusion or () for cell in row),
+        *(bands or ()),
+    ):
         _interval(one, ("from", "to") if bands is not None and any(one is band for band in bands) else ())
     return found
 
@@ -383,7 +387,7 @@ def _toml(content: bytes) -> dict[str, Any]:
 def _table(path: str, rows: list[Any], shape: tuple[int, int]) -> np.ndarray:
     """Whole numbers of that shape."""
     fits = len(rows) == shape[0] and all(isinstance(row, list) and len(row) == shape[1] for row in rows)
-    if not fits or not all(type(one) is int for row in rows for one in row):
+    if not fits or not all(type(cell) is int for row in rows for cell in row):
         raise InputError(f"result.json: {path} must be {shape[0]} rows of {shape[1]} whole numbers.")
     return np.array(rows, int).reshape(shape)
 
@@ -392,7 +396,7 @@ def _trace(content: bytes) -> tuple[np.ndarray, np.ndarray]:
     """(points,) steps and (points, models) values: the columns after step, metric and disagreement."""
     try:
         rows = list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
-        table = np.array([[float(one) for one in row] for row in rows])
+        table = np.array([[float(cell) for cell in row] for row in rows])
     except (ValueError, csv.Error) as error:
         raise InputError("trace.csv: is not a table of numbers. Give the folder of a run.") from error
     if table.ndim != 2 or table.shape[1] < 4 or not math.isfinite(table[:, 0].sum()):

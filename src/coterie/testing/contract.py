@@ -195,7 +195,7 @@ def _with_other_budget(build: Build, settings: Any, task: Task, program: Program
     """The program of a budget so near that it makes as many releases."""
     tried = []
     for times in _BUDGETS:
-        more = replace(task, epsilon=tuple(times * one for one in task.epsilon))
+        more = replace(task, epsilon=tuple(times * budget for budget in task.epsilon))
         again = build(more, settings, "certified")
         if again.plan.releases == program.plan.releases and np.array_equal(again.schedule, program.schedule):
             return again

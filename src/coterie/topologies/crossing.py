@@ -53,7 +53,10 @@ def spread(mixer: Mixer, owners: int, devices: int) -> Mixer:
     graph, *coefficients = (mixer.arrays,) if plain else mixer.arrays
     neighbours = isinstance(graph, Neighbours)
     split = _neighbours(graph, owners, devices) if neighbours else _links(graph, owners, devices)
-    tiled = [np.broadcast_to(np.asarray(one), (devices, *one.shape)) for one in coefficients]
+    tiled = [
+        np.broadcast_to(np.asarray(coefficient), (devices, *coefficient.shape))
+        for coefficient in coefficients
+    ]
     return Mixer(_as_one(mixer.apply), (split, *tiled) if tiled else split)
 
 
@@ -86,7 +89,7 @@ def _links(graph: Links, owners: int, devices: int) -> Links:
         alone = (made_up, made_up, np.ones(len(made_up), np.float32))
         links = [np.concatenate(pair) for pair in zip(step, alone)]
         for device, part in enumerate(cut):
-            part.append([one[links[1] // mine == device] for one in links])
+            part.append([ends[links[1] // mine == device] for ends in links])
     longest = max(1, *(len(step[0]) for part in cut for step in part))
     crossing = _crossing([[step[0] for step in part] for part in cut], mine)
     shape = (devices, len(cut[0]), longest)

@@ -116,7 +116,8 @@ def _joined(topology: Topology, owner: int) -> int:
 def _without(hop: Hop, gone: Collection[int]) -> Hop:
     withheld = sum(weight for one, weight in hop.tells.items() if one in gone)
     hears, tells = (
-        {one: weight for one, weight in links.items() if one not in gone} for links in (hop.hears, hop.tells)
+        {owner: weight for owner, weight in links.items() if owner not in gone}
+        for links in (hop.hears, hop.tells)
     )
     return hop._replace(hears=hears, tells=tells, keep=hop.keep + withheld)
 

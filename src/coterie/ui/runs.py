@@ -123,7 +123,7 @@ class Runs:
 
     def _reap(self) -> None:
         """Ask after children, so that none stays a zombie."""
-        self._children = [one for one in self._children if one.poll() is None]
+        self._children = [child for child in self._children if child.poll() is None]
 
     def _place(self, name: str) -> Path:
         place = self.folder / f"{_checked(name)}{ENDING}"
@@ -134,8 +134,8 @@ class Runs:
     def _alive(self, place: Path) -> bool:
         """Whether a process holds the lock, or one that was just started may yet take it."""
         mine = str(place.absolute())
-        for one in self._children:
-            if one.poll() is None and isinstance(one.args, list) and one.args[-1] == mine:
+        for child in self._children:
+            if child.poll() is None and isinstance(child.args, list) and child.args[-1] == mine:
                 return True
         try:
             with (place / LOCK).open() as lock:

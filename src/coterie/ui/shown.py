@@ -131,7 +131,7 @@ def network_of(found: Mapping[str, Any]) -> Network:
         topology=found["topology"],
         hub=found["hub"],
         number_of_links=found["number_of_links"],
-        links=None if links is None else tuple((one, other) for one, other in links),
+        links=None if links is None else tuple((first, second) for first, second in links),
     )
 
 

@@ -207,8 +207,8 @@ def _contained(small: Tally, large: Tally) -> bool:
 
 def _sum(tallies: Iterable[Tally]) -> Tally:
     total: Tally = Counter()
-    for one in tallies:
-        total.update(one)
+    for tally in tallies:
+        total.update(tally)
     return total
 
 

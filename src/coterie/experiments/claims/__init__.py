@@ -69,9 +69,9 @@ def _keys(family: Family) -> set[str]:
 
 def _unknown(paper: str | None, given: dict[str, Any]) -> InputError:
     families = named(paper)
-    strange = [key for key in given if not any(key in _keys(one) for one in families)]
+    strange = [key for key in given if not any(key in _keys(family) for family in families)]
     what = f"{', '.join(strange)}: unknown" if strange else f"{', '.join(given)}: not known together"
-    known = "; ".join(f"{one.protocol}: {', '.join(sorted(_keys(one)))}" for one in families)
+    known = "; ".join(f"{family.protocol}: {', '.join(sorted(_keys(family)))}" for family in families)
     return InputError(f"--set {what}. Known keys of {known}.")
 
 

@@ -98,7 +98,9 @@ def _wanted(comparison: Comparison, prepared: Prepared) -> dict[tuple[str, float
     reasons = [job for job in found.values() if isinstance(job, str)]
     if len(reasons) == len(found):
         raise InputError(reasons[0])
-    alone = {(jobs.ALONE, one): jobs.alone_of(comparison, one, prepared) for one in comparison.epsilon}
+    alone = {
+        (jobs.ALONE, budget): jobs.alone_of(comparison, budget, prepared) for budget in comparison.epsilon
+    }
     return found | alone
 
 

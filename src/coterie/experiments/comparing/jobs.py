@@ -146,7 +146,7 @@ def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
     if job.series == ALONE:
         return kept
     certificates = certificates_of(job.program.plan, shared.delta)
-    worst = max(certificates, key=lambda one: one.epsilon)
+    worst = max(certificates, key=lambda certificate: certificate.epsilon)
     person = person_told(job.program.plan, shared.delta, shared.owners_per_person)
     held = person if person is not None and shared.owners_per_person > 1 else None
     claim = job.program.claim
@@ -156,12 +156,14 @@ def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
         "claim_note": claim.note,
         "certified": worst.to_json()["epsilon"],
         "person": None if person is None else person.to_json()["epsilon"],
-        "within": sum((held or one).epsilon <= job.epsilon * (1 + 1e-9) for one in certificates),
+        "within": sum(
+            (held or certificate).epsilon <= job.epsilon * (1 + 1e-9) for certificate in certificates
+        ),
         "owners": len(certificates),
         "relation": worst.relation,
         "unit": worst.unit,
         "view": worst.view,
         "accountant": worst.accountant,
         "reason": worst.reason,
-        "warnings": sorted({warning for one in certificates for warning in one.warnings}),
+        "warnings": sorted({warning for certificate in certificates for warning in certificate.warnings}),
     }

@@ -52,8 +52,8 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
         for name in protocols:
             _check.one_of("protocols", name, PROTOCOLS)
         epsilon = _listed("epsilon", self.epsilon, float)
-        for one in epsilon:
-            _check.positive("epsilon", one)
+        for budget in epsilon:
+            _check.positive("epsilon", budget)
         seeds = _check.count("seeds", fit("seeds", self.seeds, int))
         if self.shared.seed + seeds - 1 > MOST_SEED:
             raise InputError(
@@ -111,7 +111,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
 
     def to_dict(self) -> dict[str, Any]:
         """As a file holds it."""
-        values = {one.name: getattr(self.shared, one.name) for one in fields(self.shared)}
+        values = {field.name: getattr(self.shared, field.name) for field in fields(self.shared)}
         values["data"] = self.shared.data_name
         shared = {key: value for key, value in values.items() if value is not None}
         own = {"protocols": list(self.protocols), "epsilon": list(self.epsilon), "seeds": self.seeds}
@@ -138,7 +138,7 @@ def read_toml(path: Path, given: dict[str, Any] | None = None) -> Comparison:
 
 def from_keys(given: dict[str, Any], source: str) -> Comparison:
     """A comparison of a file's keys: its own, and those of the experiment that all runs share."""
-    known = {*_OWN, *(one.name for one in fields(Experiment))} - {"protocol", "engine", "sweep"}
+    known = {*_OWN, *(field.name for field in fields(Experiment))} - {"protocol", "engine", "sweep"}
     for key in given:
         if key not in known:
             hint = " Give protocols, a list." if key == "protocol" else _check.meant(key, known)

@@ -81,7 +81,7 @@ def identity(comparison: Comparison) -> dict[str, Any]:
     shared = comparison.shared
     files = (shared.data, shared.columns, shared.topology)
     states = {name: Path(name).stat() for name in files if isinstance(name, str) and Path(name).is_file()}
-    changed = {name: [one.st_size, one.st_mtime_ns] for name, one in states.items()}
+    changed = {name: [state.st_size, state.st_mtime_ns] for name, state in states.items()}
     return comparison.to_dict() | {"files": changed, "coterie": version("coterie"), "jax": version("jax")}
 
 

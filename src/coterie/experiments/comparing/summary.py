@@ -87,7 +87,7 @@ def _cell(series: Series, epsilon: float, refused: str, kept: dict[str, Any] | N
 
 def _spread(values: list[float | str]) -> dict[str, Any]:
     """NaN of a run that diverged makes the mean NaN, which is written as text; one seed has no deviation."""
-    mean, deviation = spread(np.array([float(one) for one in values]))
+    mean, deviation = spread(np.array([float(value) for value in values]))
     return {"values": values, "mean": plain(mean), "deviation": or_none(deviation)}
 
 

@@ -80,7 +80,7 @@ class Declared:
     @property
     def texts(self) -> tuple[str, ...]:
         """Names of the columns whose cells are read as they are written."""
-        return tuple(one.name for one in self.fields if is_text(one))
+        return tuple(field.name for field in self.fields if is_text(field))
 
     def unit_with(
         self, unit: str | None, records: int | None = None, mean: bool = False, latest: str | None = None
@@ -105,7 +105,7 @@ def as_feature(column: str) -> InputError:
 
 def check_alone(fields: Sequence[Feature]) -> None:
     """Images are no column among others: features are made of a whole picture."""
-    images = [one.name for one in fields if isinstance(one, Image)]
+    images = [field.name for field in fields if isinstance(field, Image)]
     if images and len(fields) > 1:
         raise InputError(
             f"column {images[0]!r}: holds images, which are the only feature. Take the other columns out of [columns]."

@@ -157,11 +157,11 @@ def _different(cells: Iterable[str]) -> list[str]:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    return all(number_text(_point(one)) is not None for one in cells)
+    return all(number_text(_point(cell)) is not None for cell in cells)
 
 
 def _has_fractions(values: Sequence[str]) -> bool:
-    return _are_numbers(values) and not all(float(_point(one)).is_integer() for one in values)
+    return _are_numbers(values) and not all(float(_point(value)).is_integer() for value in values)
 
 
 def _point(cell: str) -> str:
@@ -169,14 +169,14 @@ def _point(cell: str) -> str:
 
 
 def _span(cells: Sequence[str]) -> str:
-    numbers = np.array([float(_point(one)) for one in cells])
+    numbers = np.array([float(_point(cell)) for cell in cells])
     return f"[{number_text(repr(float(numbers.min())))}, {number_text(repr(float(numbers.max())))}]"
 
 
 def _days(values: Sequence[str], written: str) -> list[Any]:
     """The dates, if all are written so; else none."""
     read = reader("date", written)
-    days = [read(one) for one in values]
+    days = [read(value) for value in values]
     return [] if None in days else days
 
 

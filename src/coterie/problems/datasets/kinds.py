@@ -85,8 +85,8 @@ def span(what: str, values: Any) -> tuple[float, float]:
         _is_list(values)
         and len(values) == 2
         and all(
-            isinstance(one, (int, float)) and not isinstance(one, bool) and math.isfinite(one)
-            for one in values
+            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            for value in values
         )
     )
     if not fine or not values[0] < values[1]:
@@ -96,7 +96,7 @@ def span(what: str, values: Any) -> tuple[float, float]:
 
 
 def _short(values: Sequence[Any]) -> Mapping[str, Any]:
-    texts = bool(values) and all(isinstance(one, str) for one in values)
+    texts = bool(values) and all(isinstance(value, str) for value in values)
     return {"values" if texts else "range": values}
 
 
@@ -198,7 +198,7 @@ def _day(what: str, key: str, value: Any) -> date:
 
 
 def _words(what: str, key: str, values: Any) -> tuple[str, ...]:
-    if not _is_list(values) or not values or not all(isinstance(one, str) for one in values):
+    if not _is_list(values) or not values or not all(isinstance(value, str) for value in values):
         raise InputError(f"{what}: {key} must be a list of texts.")
     if len(set(values)) < len(values):
         raise InputError(f"{what}: a value is listed twice.")

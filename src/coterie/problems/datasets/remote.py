@@ -55,7 +55,7 @@ def _with_header(said: Declared, target) -> Declared:
 
     if said.classes or said.range or not isinstance(target.dtype, pd.CategoricalDtype):
         return said
-    return replace(said, classes=tuple(str(one) for one in target.dtype.categories))
+    return replace(said, classes=tuple(str(category) for category in target.dtype.categories))
 
 
 def _fetch(name: str, folder: Path, fetch: Fetch | None):
