@@ -70,13 +70,13 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Kept, Array, Known, PyTree],
     def in_world(at: Array, kept: Kept, seed: Array, known: Known, params: PyTree) -> Array:
         believed, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
 
-        def step(private: PyTree, one: Kept) -> tuple[PyTree, Array]:
-            context = believed.told(one.context, known.owner)
+        def step(private: PyTree, kept: Kept) -> tuple[PyTree, Array]:
+            context = believed.told(kept.context, known.owner)
             batches = scores.batches_of(parts.sampler, records, known, context.turn)
             batch = jax.tree.map(lambda leaf: leaf[0], batches)
-            said, zeros = scores.speaker(parts, private, one.public, batch, context)
-            fit = _fitted(said, zeros + scores.NUDGE, one.message, private)
-            return fit.private, density(one.message, fit.mean, fit.spread)
+            said, zeros = scores.speaker(parts, private, kept.public, batch, context)
+            fit = _fitted(said, zeros + scores.NUDGE, kept.message, private)
+            return fit.private, density(kept.message, fit.mean, fit.spread)
 
         start = _start(parts, believed, kept, seed, known, params)
         return jnp.sum(jax.lax.scan(step, start, kept)[1])

@@ -23,7 +23,7 @@ from coterie.units import RECORD, Unit, counted, several
 
 def words(
     base: Collaboration,
-    found: Plan,
+    plan: Plan,
     most: int,
     exchange: Exchange,
     table: Foreseen,
@@ -32,7 +32,7 @@ def words(
     who: Joining | None,
 ) -> str:
     """What was asked, what is recommended, what to expect of it."""
-    best, low, high = found.best, min(base.epsilon), max(base.epsilon)
+    best, low, high = plan.best, min(base.epsilon), max(base.epsilon)
     budget = f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
     asked = (
@@ -45,19 +45,19 @@ def words(
             *wrap(asked),
             "",
             *wrap(
-                f"recommended: certified ε ≤ {upper(found.certified)} for everyone ({found.view}{_together(found)})"
+                f"recommended: certified ε ≤ {upper(plan.certified)} for everyone ({plan.view}{_together(plan)})"
             ),
-            *in_columns(_rows(found, most, base.unit)),
+            *in_columns(_rows(plan, most, base.unit)),
             "",
             "predicted excess risk over the owners' records",
-            *in_columns(_parts(best, found.nothing)),
+            *in_columns(_parts(best, plan.nothing)),
             *_metrics(best, exchange),
             *_caps(caps, exchange, base.unit),
             "",
             *_gains(who),
             *_evaluation(table, share),
-            *_others(found),
-            *_notes(found, exchange),
+            *_others(plan),
+            *_notes(plan, exchange),
             "",
             *wrap(
                 f"run it: coterie run --data … {_unit(base.unit)}{_budgets(base)} --protocol {best.protocol} "
@@ -67,9 +67,9 @@ def words(
     )
 
 
-def _together(found: Plan) -> str:
+def _together(plan: Plan) -> str:
     """Of masked sums: the second number."""
-    return "" if found.all_others is None else f"; ε ≤ {upper(found.all_others)} against all others together"
+    return "" if plan.all_others is None else f"; ε ≤ {upper(plan.all_others)} against all others together"
 
 
 def _evaluation(table: Foreseen, share: float) -> list[str]:
@@ -123,30 +123,30 @@ def _unit(unit: Unit) -> str:
     return "" if unit == RECORD else f"--unit {named} --records-per-unit {unit.records} "
 
 
-def _rows(found: Plan, most: int, protected: Unit) -> list[tuple[str, str, str]]:
-    best = found.best
+def _rows(plan: Plan, most: int, protected: Unit) -> list[tuple[str, str, str]]:
+    best = plan.best
     whose = (
         f"a record's gradient; {best.clip:.2g} of its bound"
         if protected == RECORD
         else f"one {protected.noun}'s summed gradient; {best.clip:.2g} of a record's bound"
     )
-    gossip = f"{found.gossip_steps} gossip steps a round, " if found.gossip_steps > 1 else ""
-    low, high = min(found.noise_scale), max(found.noise_scale)
+    gossip = f"{plan.gossip_steps} gossip steps a round, " if plan.gossip_steps > 1 else ""
+    low, high = min(plan.noise_scale), max(plan.noise_scale)
     noise = f"{low:.3g}" if math.isclose(low, high, rel_tol=1e-3) else f"{low:.3g} to {high:.3g}"
     unit = (
         "in units of the threshold"
         if best.protocol == "push_sum"
-        else f"{min(found.noise_multiplier):.3g} × clip"
+        else f"{min(plan.noise_multiplier):.3g} × clip"
     )
     return [
-        ("protocol", best.protocol, f"{gossip}{many(found.messages, 'message')} in all"),
+        ("protocol", best.protocol, f"{gossip}{many(plan.messages, 'message')} in all"),
         ("rounds", f"{best.rounds:,}", f"of at most {most:,}"),
         (
             "batch",
             "all" if best.batch is None else f"{best.batch:,}",
             f"{several(protected.words)} of an owner in each release",
         ),
-        ("clip", f"{found.clip_norm:.3g}", f"norm of {whose}"),
+        ("clip", f"{plan.clip_norm:.3g}", f"norm of {whose}"),
         ("noise", noise, f"standard deviation on an owner's sum; {unit}"),
     ]
 
@@ -238,23 +238,23 @@ def lost(value: float) -> str:
     return f"{100 * value:.2g}" if value < 0.1 else f"{100 * value:.0f}"
 
 
-def _others(found: Plan) -> list[str]:
-    if not found.others and not found.refused:
+def _others(plan: Plan) -> list[str]:
+    if not plan.others and not plan.refused:
         return []
     rows = [
         (other.protocol, f"{other.predicted:.3g}", f"{other.low:.2g} to {other.high:.2g}; {sets(other)}")
-        for other in found.others
+        for other in plan.others
     ]
-    rows += [(name, "–", reason) for name, reason in found.refused.items()]
+    rows += [(name, "–", reason) for name, reason in plan.refused.items()]
     return ["", "other protocols at their best", *in_columns(rows)]
 
 
-def _notes(found: Plan, exchange: Exchange) -> list[str]:
+def _notes(plan: Plan, exchange: Exchange) -> list[str]:
     source = (
         "declared public rows and their targets"
-        if found.constants.optimum
+        if plan.constants.optimum
         else "declared public rows"
-        if found.constants.from_rows
+        if plan.constants.from_rows
         else "an assumed decay of the features' spectrum"
     )
     notes = [f"note: no record was read; the forecast rests on {source} (docs/planning.md)."]
@@ -265,7 +265,7 @@ def _notes(found: Plan, exchange: Exchange) -> list[str]:
             f"note: points are of made-up rows{even}; how good the best model is nobody knows without public rows "
             "and their target (--public-rows, --public-target)."
         )
-    if not found.useful:
+    if not plan.useful:
         notes.append(
             "note: this budget is too small for anything useful: the forecast is hardly better than a model that "
             "knows nothing. Allow a larger ε, find more records or owners, or use fewer features."
@@ -293,31 +293,31 @@ def sweep_table(points: list[Point], over: str, exchange: Exchange) -> str:
     return "\n".join([*lines, f"knowing nothing: {points[0].plan.nothing:.3g}; {told}"])
 
 
-def to_json(found: Plan, exchange: Exchange) -> dict[str, Any]:
+def to_json(plan: Plan, exchange: Exchange) -> dict[str, Any]:
     """What `coterie plan --json` prints."""
-    best = asdict(found.best)
+    best = asdict(plan.best)
     return {
         "recommended": {
             **{key: best[key] for key in ("protocol", "settings", "rounds", "batch", "clip")},
-            "clip_norm": found.clip_norm,
-            "noise_multiplier": list(found.noise_multiplier),
-            "noise_scale": list(found.noise_scale),
-            "gossip_steps": found.gossip_steps,
-            "messages": found.messages,
+            "clip_norm": plan.clip_norm,
+            "noise_multiplier": list(plan.noise_multiplier),
+            "noise_scale": list(plan.noise_scale),
+            "gossip_steps": plan.gossip_steps,
+            "messages": plan.messages,
         },
-        "certified_epsilon": found.certified,
-        "all_others_epsilon": found.all_others,
-        "view": found.view,
-        "hub": found.hub,
+        "certified_epsilon": plan.certified,
+        "all_others_epsilon": plan.all_others,
+        "view": plan.view,
+        "hub": plan.hub,
         "predicted": {
             "excess_risk": best["predicted"],
             "interval": [best["low"], best["high"]],
             "parts": {key: best[key] for key in ("distance", "noise", "disagreement", "clipping")},
-            "knowing_nothing": found.nothing,
-            "metrics": [asdict(one) for one in exchange.told(found.best)],
+            "knowing_nothing": plan.nothing,
+            "metrics": [asdict(one) for one in exchange.told(plan.best)],
             "metrics_by": "made-up rows" if exchange.made_up else "public rows",
         },
-        "useful": found.useful,
+        "useful": plan.useful,
         "others": [
             {
                 "protocol": one.protocol,
@@ -325,12 +325,12 @@ def to_json(found: Plan, exchange: Exchange) -> dict[str, Any]:
                 "excess_risk": one.predicted,
                 "interval": [one.low, one.high],
             }
-            for one in found.others
+            for one in plan.others
         ],
-        "refused": found.refused,
+        "refused": plan.refused,
         "reads_records": False,
-        "spectrum": "public rows" if found.constants.from_rows else "assumed",
-        "optimum": "public rows" if found.constants.optimum else "assumed",
+        "spectrum": "public rows" if plan.constants.from_rows else "assumed",
+        "optimum": "public rows" if plan.constants.optimum else "assumed",
     }
 
 

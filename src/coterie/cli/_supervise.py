@@ -163,9 +163,9 @@ def _aborted(jobs: Sequence[dict[str, Any]], heard: list[Heard]) -> CoterieError
     return ProcessError(f"another process of the run is gone or does not answer. {_remedy(job)}")
 
 
-def _line(one: Heard) -> str:
+def _line(heard: Heard) -> str:
     """The worker's own error line."""
-    lines = [line for line in one.errors if line.startswith("error: ")]
+    lines = [line for line in heard.errors if line.startswith("error: ")]
     return lines[-1].removeprefix("error: ").strip() if lines else "a worker failed without a word."
 
 

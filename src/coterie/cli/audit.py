@@ -90,11 +90,11 @@ def _refuse_changes(options: dict[str, Any]) -> None:
             )
 
 
-def _words(found: Audited, name: str) -> str:
-    one = found.audit
+def _words(audited: Audited, name: str) -> str:
+    one = audited.audit
     finding, certificate = one.finding, one.certificate
     lines = [
-        *wrap(f"{name}: {found.world}."),
+        *wrap(f"{name}: {audited.world}."),
         "",
         *wrap(f"privacy of one {finding.unit} ({finding.relation}, {finding.view}, δ = {finding.delta:g})"),
         f"  claimed    {_epsilon(one.claim.epsilon, '='):<14}  {one.claim.source}",

@@ -160,33 +160,40 @@ def _again(file: Path, group: int, as_json: bool) -> None:
     with progress() as tell:
         tell("computing again", 0, 0)
         checks = check(file)
-        problems = [problem for one in checks for problem in one.problems]
-        many = [of_group(one.found, group) for one in checks] if group > 1 and not problems else []
+        problems = [problem for each in checks for problem in each.problems]
+        many = [of_group(each.found, group) for each in checks] if group > 1 and not problems else []
     if as_json:
-        found = [_checked(one) for one in checks]
-        for one, of_many in zip(found, many):
-            one["group"] = {"records": group, **_of_many(of_many)}
-        print_json({"ok": not problems, "file": str(file), "problems": problems, "certificates": found})
+        certificates = [_checked(each) for each in checks]
+        for certificate, of_many in zip(certificates, many):
+            certificate["group"] = {"records": group, **_of_many(of_many)}
+        print_json(
+            {"ok": not problems, "file": str(file), "problems": problems, "certificates": certificates}
+        )
     elif not problems:
-        for one in checks:
-            print(f"agrees: {_whose(one)}{one.found}")
-        for one, of_many in zip(checks, many):
-            print(f"{_whose(one)}{of_many}")
+        for each in checks:
+            print(f"agrees: {_whose(each)}{each.found}")
+        for each, of_many in zip(checks, many):
+            print(f"{_whose(each)}{of_many}")
     if problems:
         raise InputError(f"from={str(file)!r}: does not agree. {problems[0]}.")
 
 
-def _of_many(found: Certificate) -> dict[str, Any]:
-    plain = found.to_json()
+def _of_many(certificate: Certificate) -> dict[str, Any]:
+    plain = certificate.to_json()
     return {name: plain[name] for name in ("epsilon", "epsilon_optimistic", "delta", "unit", "accountant")}
 
 
-def _checked(one: Check) -> dict[str, Any]:
-    found = one.found.to_json()["epsilon"]
-    return {"owners": one.owners, "written": one.written, "found": found, "problems": list(one.problems)}
+def _checked(check: Check) -> dict[str, Any]:
+    found = check.found.to_json()["epsilon"]
+    return {
+        "owners": check.owners,
+        "written": check.written,
+        "found": found,
+        "problems": list(check.problems),
+    }
 
 
-def _whose(one: Check) -> str:
-    if one.owners is None:
+def _whose(check: Check) -> str:
+    if check.owners is None:
         return ""
-    return f"owner {one.owners[0]}, " if len(one.owners) == 1 else f"{len(one.owners):,} owners, "
+    return f"owner {check.owners[0]}, " if len(check.owners) == 1 else f"{len(check.owners):,} owners, "

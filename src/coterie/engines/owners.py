@@ -89,16 +89,16 @@ def of_one(function: Callable[[Shards, Array], T], holdings: Holdings, owner: Ar
     return jax.lax.switch(which, branches, place)
 
 
-def everything(one: Shards) -> Batch:
+def everything(shard: Shards) -> Batch:
     """All records of the owner whose shard this is."""
-    mask = (jnp.arange(one.x.shape[0]) < one.counts).astype(jnp.float32)
-    return Batch(one.x, one.y, mask, one.within)
+    mask = (jnp.arange(shard.x.shape[0]) < shard.counts).astype(jnp.float32)
+    return Batch(shard.x, shard.y, mask, shard.within)
 
 
-def chosen(one: Shards, sample: Draw) -> Batch:
+def chosen(shard: Shards, sample: Draw) -> Batch:
     """The records that were drawn, of the owner whose shard this is."""
     at = sample.positions
-    return Batch(one.x[at], one.y[at], sample.mask, None if one.within is None else one.within[at])
+    return Batch(shard.x[at], shard.y[at], sample.mask, None if shard.within is None else shard.within[at])
 
 
 def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | None:
@@ -107,9 +107,9 @@ def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | Non
     if longest is None:
         return None
 
-    def draw(one: Shards, context: Context) -> Batch:
-        sample = _drawn(sampler, context.key, one.x.shape[0], one.counts, context.turn, longest)
-        return chosen(one, sample)
+    def draw(shard: Shards, context: Context) -> Batch:
+        sample = _drawn(sampler, context.key, shard.x.shape[0], shard.counts, context.turn, longest)
+        return chosen(shard, sample)
 
     return with_records(draw, holdings, (), context)
 

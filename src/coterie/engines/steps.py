@@ -248,8 +248,8 @@ def _condensed(static: Static, world: World) -> PyTree | None:
     here = jnp.minimum(world.first + jnp.arange(number_of(world.shards)), world.size.shape[0] - 1)
     own = rows_of(_context(world, jnp.int32(0), jnp.int32(0), world.coin_keys), here)._replace(owner=here)
 
-    def brief(one: Shards, context: Context) -> PyTree:
-        return condense(everything(one), context)
+    def brief(shards: Shards, context: Context) -> PyTree:
+        return condense(everything(shards), context)
 
     return jax.lax.optimization_barrier(with_records(brief, world.shards, (), own))
 

@@ -131,14 +131,14 @@ def digest(tables: dict[int, np.ndarray]) -> str:
     return whole.hexdigest()
 
 
-def _scaled(one: Estimate, factor: float) -> Estimate:
-    value = None if one.value is None else one.value * factor
-    return Estimate(value, one.low * factor, one.high * factor)
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    value = None if estimate.value is None else estimate.value * factor
+    return Estimate(value, estimate.low * factor, estimate.high * factor)
 
 
-def _plain(one: Estimate) -> dict[str, float | None]:
+def _plain(estimate: Estimate) -> dict[str, float | None]:
     """JSON has no infinity: an end that is not finite is null."""
     return {
         name: None if value is None or not math.isfinite(value) else float(value)
-        for name, value in one._asdict().items()
+        for name, value in estimate._asdict().items()
     }

@@ -250,15 +250,15 @@ def _composed(mechanisms: Sequence[Mechanism], multiplier: float | None) -> DpEv
     return events[0] if len(events) == 1 else ComposedDpEvent(events)
 
 
-def _beside(found: Certificate) -> str:
+def _beside(certificate: Certificate) -> str:
     """Whether dp-accounting has a loss distribution for all of it; what its Rényi accountant leaves out, if not."""
     from dp_accounting.pld import PLDAccountant
 
-    if found.reason:
+    if certificate.reason:
         return ""
-    if found.delta == 0:
+    if certificate.delta == 0:
         return "it has no bound at δ = 0; this is the sum of the releases' largest losses, which is exact"
-    if PLDAccountant(named(found.relation).in_dp_accounting).supports(found.event):
+    if PLDAccountant(named(certificate.relation).in_dp_accounting).supports(certificate.event):
         return "its PLD accountant knows these releases, too: its bound differs by the grids' errors alone"
     # Its RdpAccountant reads z as noise over what the sum moves, under every relation.
     return (

@@ -40,8 +40,8 @@ def built(
     InputError, before any training, where they could tell nothing.
     """
 
-    def make(one: Task) -> Program:
-        return _built(experiment, table, one, settings, held)
+    def make(task: Task) -> Program:
+        return _built(experiment, table, task, settings, held)
 
     tables = experiment.select or experiment.evaluate
     if tables and experiment.calibration == "certified":  # a person shows in tables, too

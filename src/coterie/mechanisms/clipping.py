@@ -118,14 +118,14 @@ def clip_outer(
     return Clipped(jax.tree.map(add_up, factors, is_leaf=is_factor), norms)
 
 
-def upright(found: Clipped) -> Clipped:
+def upright(clipped: Clipped) -> Clipped:
     """A sum of `clip_outer` with its matrices as the parameters have them. Once, after all parts were added."""
 
     def turn(leaf: Array | Lying) -> Array:
         return jax.lax.optimization_barrier(leaf.matrix).T if isinstance(leaf, Lying) else leaf
 
-    total = jax.tree.map(turn, found.total, is_leaf=lambda node: isinstance(node, Lying))
-    return found._replace(total=total)
+    total = jax.tree.map(turn, clipped.total, is_leaf=lambda node: isinstance(node, Lying))
+    return clipped._replace(total=total)
 
 
 def clip_per_record(

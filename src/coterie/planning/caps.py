@@ -29,19 +29,19 @@ class Cap:
 
 
 def compare(
-    task: Task, found: Plan, rounds_at_most: int, constants: Constants, colluding: int | None = None
+    task: Task, plan: Plan, rounds_at_most: int, constants: Constants, colluding: int | None = None
 ) -> tuple[Cap, ...]:
     """Caps in the plan's protocol, with rounds near its own; last, one record protected and all records kept.
 
     `task` is of persons, as the plan was; `constants.persons` says how many records they have.
     Guarantee: no record is read.
     """
-    persons, rounds = constants.persons, found.best.rounds
+    persons, rounds = constants.persons, plan.best.rounds
     near = tuple(sorted({max(1, rounds // 2), rounds, min(2 * rounds, rounds_at_most)}))
-    left = 0.0 if task.owners == 1 else contraction(task.topology, found.gossip_steps)
+    left = 0.0 if task.owners == 1 else contraction(task.topology, plan.gossip_steps)
 
     def clips(asked: Task) -> tuple[Forecast, ...]:
-        tried = candidates(asked, found.best.protocol, near, colluding, persons)
+        tried = candidates(asked, plan.best.protocol, near, colluding, persons)
         shares = sorted({one.clip for one in tried})
         best = (
             forecast(asked, [one for one in tried if one.clip == clip], constants, left) for clip in shares

@@ -25,7 +25,7 @@ class Joining:
     gains: tuple[bool, ...]  # each owner
 
 
-def by_sizes(task: Task, found: Plan) -> Joining | None:
+def by_sizes(task: Task, plan: Plan) -> Joining | None:
     """The size at which both models are equally good on new records, and who is below it.
 
     None where nobody can join, and where an owner is one unit: a unit is not told by how many records it has. Persons
@@ -33,19 +33,19 @@ def by_sizes(task: Task, found: Plan) -> Joining | None:
     """
     if task.owners == 1 or task.unit.kind == "owner":
         return None
-    alone = times_records(task.problem, found.constants)
-    records = [size * found.constants.persons.mean for size in task.sizes]
+    alone = times_records(task.problem, plan.constants)
+    records = [size * plan.constants.persons.mean for size in task.sizes]
     sampled = alone / sum(records)
 
     def below(private: float) -> float:
         joint = private + sampled
-        return 0.0 if joint >= found.nothing else alone / joint
+        return 0.0 if joint >= plan.nothing else alone / joint
 
-    most = below(found.best.predicted)
+    most = below(plan.best.predicted)
     return Joining(
         below=most,
-        low=below(found.best.high),
-        high=below(found.best.low),
+        low=below(plan.best.high),
+        high=below(plan.best.low),
         gains=tuple(each < most for each in records),
     )
 

@@ -155,45 +155,45 @@ def forecast(
     return None if best is None else best[1]
 
 
-def _followed(world: Quadratic, one: Candidate) -> Excess:
+def _followed(world: Quadratic, candidate: Candidate) -> Excess:
     """Every step size's way on the stand-in, noise of variance one a coordinate. Units of several records add up to
     `gain` times a record's gradient beside the same noise and penalty; excess risk is told of a record's loss."""
-    steeper = world._replace(curvature=one.gain * world.curvature)
-    found = excess(steeper, one.path(steeper, one.steps), 1.0)
-    return found._replace(distance=found.distance / one.gain, noise=found.noise / one.gain)
+    steeper = world._replace(curvature=candidate.gain * world.curvature)
+    found = excess(steeper, candidate.path(steeper, candidate.steps), 1.0)
+    return found._replace(distance=found.distance / candidate.gain, noise=found.noise / candidate.gain)
 
 
 def _forecast(
-    one: Candidate, paths: list[Excess], totals: list[np.ndarray], apart: float, at: int
+    candidate: Candidate, paths: list[Excess], totals: list[np.ndarray], apart: float, at: int
 ) -> Forecast:
-    path, variance = paths[0], one.variance * (1 + apart)
-    noise = float(one.variance * path.noise[at])
+    path, variance = paths[0], candidate.variance * (1 + apart)
+    noise = float(candidate.variance * path.noise[at])
     return Forecast(
-        protocol=one.protocol,
-        settings=one.settings(float(f"{one.steps[at]:.4g}")),
-        rounds=one.rounds,
-        batch=one.batch,
-        clip=one.clip,
+        protocol=candidate.protocol,
+        settings=candidate.settings(float(f"{candidate.steps[at]:.4g}")),
+        rounds=candidate.rounds,
+        batch=candidate.batch,
+        clip=candidate.clip,
         predicted=float(totals[0][at]),
         low=float(min(total[at] for total in totals)) / OFF,
         high=float(max(total[at] for total in totals)) * OFF,
         distance=float(path.distance[at]),
         noise=noise,
         disagreement=apart * noise,
-        clipping=one.bias,
+        clipping=candidate.bias,
         ends=tuple(End(each.reached[at], variance * each.scatter[at]) for each in paths),
     )
 
 
-def _disagreement(task: Task, one: Candidate, left: float) -> float:
+def _disagreement(task: Task, candidate: Candidate, left: float) -> float:
     """Variance of an owner's own model around the mean of all, over that of the mean's noise.
 
     Each round an owner's release carries N times the mean's variance, of which mixing leaves c² after one round, c⁴
     after two, …: N c²/(1 − c²) of one round's worth. The mean has gathered about T/3 rounds' worth (weights a(t) = t).
     """
-    if not one.mixes:
+    if not candidate.mixes:
         return 0.0
-    return 3 * task.owners * left**2 / ((1 - left**2) * one.rounds)
+    return 3 * task.owners * left**2 / ((1 - left**2) * candidate.rounds)
 
 
 def _gossip(task: Task, usable: tuple[str, ...]) -> tuple[int, float]:

@@ -234,13 +234,13 @@ def _threshold(policy: Policy, log_threshold: PyTree, w: Array, numbers: Numbers
     return numbers.unit if policy == "clipped" else jnp.full_like(numbers.unit, jnp.inf)
 
 
-def _noise_unit(policy: Policy, unit: Array, found: Clipped, numbers: Numbers) -> Array:
+def _noise_unit(policy: Policy, unit: Array, clipped: Clipped, numbers: Numbers) -> Array:
     """What the plan's noise is counted in, for the sum of gradients."""
     if policy == "tracked":
         return unit / jnp.sqrt(1.0 - numbers.count_share)
     if policy == "clipped":
         return unit
-    return numbers.bound if policy == "constant" else jnp.sum(found.norms)  # of the one gradient
+    return numbers.bound if policy == "constant" else jnp.sum(clipped.norms)  # of the one gradient
 
 
 def _blended(average: PyTree, z: PyTree, ctx: Context) -> PyTree:

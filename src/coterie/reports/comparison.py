@@ -20,51 +20,55 @@ from coterie.reports.style import CLASSES
 from coterie.units import counted, told_owners
 
 
-def page(found: dict[str, Any]) -> str:
+def page(comparison: dict[str, Any]) -> str:
     """The page as text, from what comparison.json holds."""
-    called = f"{PurePath(found['data']).stem}, {many(len(found['series']), 'protocol')} compared"
+    called = f"{PurePath(comparison['data']).stem}, {many(len(comparison['series']), 'protocol')} compared"
     sections = [
-        section(f"{title(found['metric']['name'])} over ε", _chart(found), "wide"),
-        section("Mean and standard deviation over seeds", _means(found), "wide"),
-        *([section("Paired differences", _differences(found), "wide")] if len(found["series"]) > 1 else []),
-        section("Privacy of each cell", _privacy(found), "wide long"),
-        section("Settings", _settings(found), "long"),
-        section("Provenance", _provenance(found), "long"),
+        section(f"{title(comparison['metric']['name'])} over ε", _chart(comparison), "wide"),
+        section("Mean and standard deviation over seeds", _means(comparison), "wide"),
+        *(
+            [section("Paired differences", _differences(comparison), "wide")]
+            if len(comparison["series"]) > 1
+            else []
+        ),
+        section("Privacy of each cell", _privacy(comparison), "wide long"),
+        section("Settings", _settings(comparison), "long"),
+        section("Provenance", _provenance(comparison), "long"),
     ]
-    body = tag("main", tag("header", tag("h1", name(called)), _lead(found), _about(found)),
+    body = tag("main", tag("header", tag("h1", name(called)), _lead(comparison), _about(comparison)),
                tag("div", *sections, class_="grid"))  # fmt: skip
     return f"<!DOCTYPE html>\n{tag('html', head(called), tag('body', body), lang='en')}\n"
 
 
-def _lead(found: dict[str, Any]) -> Markup:
+def _lead(comparison: dict[str, Any]) -> Markup:
     """Who is best at the middle budget, and what everybody else reached there."""
-    epsilon = found["epsilon"][len(found["epsilon"]) // 2]
-    sign = -1.0 if found["metric"]["lower_is_better"] else 1.0
-    here = [cell for cell in found["cells"] if cell["epsilon"] == epsilon and not cell["refused"]]
+    epsilon = comparison["epsilon"][len(comparison["epsilon"]) // 2]
+    sign = -1.0 if comparison["metric"]["lower_is_better"] else 1.0
+    here = [cell for cell in comparison["cells"] if cell["epsilon"] == epsilon and not cell["refused"]]
     here = [cell for cell in here if math.isfinite(float(cell["mean"]))]
     here.sort(key=lambda cell: -sign * cell["mean"])
     if not here:
         return tag("p", f"No protocol has a number at ε = {number(epsilon)}.", class_="lead")
-    seeds = len(found["seeds"])
+    seeds = len(comparison["seeds"])
     told = [(tag("b", name(cell["series"])), " ", spread_words(cell, seeds)) for cell in here]
     parts = [
         f"At ε = {number(epsilon)}, ",
         told[0][0],
-        f" reached {an(found['metric']['name'])} of {told[0][2]}",
+        f" reached {an(comparison['metric']['name'])} of {told[0][2]}",
     ]
-    for one in told[1:]:
-        parts += [", ", *one]
-    marked = (" ", ORACLE) if "cells" in found["oracle"] else ()
-    base = f"; a constant gives {number(float(found['baselines']['constant']))}."
+    for words in told[1:]:
+        parts += [", ", *words]
+    marked = (" ", ORACLE) if "cells" in comparison["oracle"] else ()
+    base = f"; a constant gives {number(float(comparison['baselines']['constant']))}."
     return tag("p", *parts, *marked, base, class_="lead")
 
 
-def _about(found: dict[str, Any]) -> Markup:
-    seeds = found["seeds"]
+def _about(comparison: dict[str, Any]) -> Markup:
+    seeds, metric = comparison["seeds"], comparison["metric"]
     shown = f"Seeds {seeds[0]} to {seeds[-1]} are" if len(seeds) > 1 else f"Seed {seeds[0]} is"
     told = (
-        f"{many(found['owners'], 'owner')}, {counted(found['units'], found['unit'])}, partition {found['partition']}; "
-        f"{found['metric']['words']} on {found['metric']['rows']:,} {found['metric']['rows_are']}. "
+        f"{many(comparison['owners'], 'owner')}, {counted(comparison['units'], comparison['unit'])}, "
+        f"partition {comparison['partition']}; {metric['words']} on {metric['rows']:,} {metric['rows_are']}. "
         f"{shown} of noise and sampling; rows are dealt once, "
         "and all series meet the same test rows. "
         "Choosing a protocol or a setting by what private records show here costs privacy that no certificate includes."
@@ -74,29 +78,29 @@ def _about(found: dict[str, Any]) -> Markup:
         [
             tag("p", told, class_="soft"),
             tag("p", ORACLE, oracle, class_="soft"),
-            *(tag("p", note[0].upper() + note[1:] + ".", class_="soft") for note in found["notes"]),
+            *(tag("p", note[0].upper() + note[1:] + ".", class_="soft") for note in comparison["notes"]),
         ]
     )
 
 
-def _chart(found: dict[str, Any]) -> Markup:
+def _chart(comparison: dict[str, Any]) -> Markup:
     """Means with bands of one standard deviation over everybody's budget, on a logarithmic scale."""
-    base = found["baselines"]
+    base = comparison["baselines"]
     lines = [("alone", base["alone"], "var(--floor)")]
-    for at, series in enumerate(found["series"]):
-        cells = [cell for cell in found["cells"] if cell["series"] == series and not cell["refused"]]
+    for at, series in enumerate(comparison["series"]):
+        cells = [cell for cell in comparison["cells"] if cell["series"] == series and not cell["refused"]]
         lines.append((series, cells, CLASSES[at % len(CLASSES)]))
     levels = [(float(base["central"]), "ceiling")]
-    if constant_fits(found):
+    if constant_fits(comparison):
         levels.append((float(base["constant"]), "constant"))
-    ends = extent(found, [level for level, _ in levels])
+    ends = extent(comparison, [level for level, _ in levels])
     ticks = nice_ticks(*ends) if ends else [0.0, 1.0]
     low, high = ticks[0], ticks[-1]
 
     def down(value: float) -> float:
         return 100 * (high - value) / (high - low)
 
-    along = dict(zip(found["epsilon"], _along(found["epsilon"])))
+    along = dict(zip(comparison["epsilon"], _along(comparison["epsilon"])))
     shapes = [rule(down(tick) / 100) for tick in ticks]
     for level, kind in levels:
         if math.isfinite(level):
@@ -109,8 +113,8 @@ def _chart(found: dict[str, Any]) -> Markup:
     labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
     labels += [x_label(place / 100, number(epsilon)) for epsilon, place in along.items()]
     labels.append(tag("span", "everybody's ε", class_="axis"))
-    described = f"{found['metric']['words']} over ε for {', '.join(found['series'])}"
-    return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(found, lines))
+    described = f"{comparison['metric']['words']} over ε for {', '.join(comparison['series'])}"
+    return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(comparison, lines))
 
 
 def _along(epsilon: Sequence[float]) -> list[float]:
@@ -140,16 +144,16 @@ def _line(cells: list, along: dict[float, float], down: Any, colour: str, dashes
     ]
 
 
-def _key(found: dict[str, Any], lines: list) -> Markup:
+def _key(comparison: dict[str, Any], lines: list) -> Markup:
     rows: list[tuple[Markup, str, str]] = [
         (tag("line", x1=0, y1=6, x2=29, y2=6, stroke=colour, stroke_width="2.5"), name(series), "cells")
         for series, _, colour in lines[1:]
     ]
-    says = found["baselines"]["constant_says"]
+    says = comparison["baselines"]["constant_says"]
     beyond = (
         ""
-        if constant_fits(found)
-        else f", {number(float(found['baselines']['constant']))}, beyond the picture"
+        if constant_fits(comparison)
+        else f", {number(float(comparison['baselines']['constant']))}, beyond the picture"
     )
     for kind, words, key in (
         ("floor", "each owner alone, same budget", "alone"),
@@ -157,58 +161,60 @@ def _key(found: dict[str, Any], lines: list) -> Markup:
         ("constant", f"a constant: {says}{beyond}", "constant"),
     ):
         rows.append((tag("line", x1=0, y1=6, x2=29, y2=6, class_=kind), words, key))
-    bands = "; bands: one standard deviation over seeds" if len(found["seeds"]) > 1 else ""
+    bands = "; bands: one standard deviation over seeds" if len(comparison["seeds"]) > 1 else ""
     listed = [
         tag("li", tag("svg", sample, aria_hidden="true"),
-            tag("span", words, *((" ", ORACLE) if key in found["oracle"] else ())))
+            tag("span", words, *((" ", ORACLE) if key in comparison["oracle"] else ())))
         for sample, words, key in rows
     ]  # fmt: skip
     return join(
         [
             tag("ul", *listed, class_="key"),
-            tag("figcaption", f"Means over {many(len(found['seeds']), 'seed')}{bands}."),
+            tag("figcaption", f"Means over {many(len(comparison['seeds']), 'seed')}{bands}."),
         ]
     )
 
 
-def _means(found: dict[str, Any]) -> Markup:
-    seeds, base = len(found["seeds"]), found["baselines"]
-    by_place = {(cell["series"], cell["epsilon"]): cell for cell in found["cells"]}
-    mark = (" ", ORACLE) if "cells" in found["oracle"] else ()
+def _means(comparison: dict[str, Any]) -> Markup:
+    seeds, base = len(comparison["seeds"]), comparison["baselines"]
+    by_place = {(cell["series"], cell["epsilon"]): cell for cell in comparison["cells"]}
+    mark = (" ", ORACLE) if "cells" in comparison["oracle"] else ()
     rows = [
         [
             join([name(series), *mark]),
-            *(_mean(by_place[series, epsilon], seeds) for epsilon in found["epsilon"]),
+            *(_mean(by_place[series, epsilon], seeds) for epsilon in comparison["epsilon"]),
         ]
-        for series in found["series"]
+        for series in comparison["series"]
     ]
-    alone = {one["epsilon"]: one for one in base["alone"]}
+    alone = {cell["epsilon"]: cell for cell in base["alone"]}
     rows.append(
         [
             join(["each owner alone, same budget ", ORACLE]),
-            *(spread_words(alone[one], seeds) for one in found["epsilon"]),
+            *(spread_words(alone[epsilon], seeds) for epsilon in comparison["epsilon"]),
         ]
     )
     rows.append(
         [
             join(["all records, no privacy ", ORACLE]),
-            *[number(float(base["central"]))] * len(found["epsilon"]),
+            *[number(float(base["central"]))] * len(comparison["epsilon"]),
         ]
     )
-    marked = (" ", ORACLE) if "constant" in found["oracle"] else ()
+    marked = (" ", ORACLE) if "constant" in comparison["oracle"] else ()
     rows.append(
         [
             join(["a constant: ", base["constant_says"], *marked]),
-            *[number(float(base["constant"]))] * len(found["epsilon"]),
+            *[number(float(base["constant"]))] * len(comparison["epsilon"]),
         ]
     )
-    better = "lower is better" if METRICS[found["metric"]["name"]].lower_is_better else "higher is better"
-    why = f"; {found['metric']['why']}" if found["metric"]["why"] else ""
-    told = f"{found['metric']['words']}, {better}{why}."
+    better = (
+        "lower is better" if METRICS[comparison["metric"]["name"]].lower_is_better else "higher is better"
+    )
+    why = f"; {comparison['metric']['why']}" if comparison["metric"]["why"] else ""
+    told = f"{comparison['metric']['words']}, {better}{why}."
     return join(
         [
             tag("p", told, class_="soft"),
-            _table(["", *(f"ε = {number(one)}" for one in found["epsilon"])], rows),
+            _table(["", *(f"ε = {number(epsilon)}" for epsilon in comparison["epsilon"])], rows),
         ]
     )
 
@@ -220,27 +226,27 @@ def _mean(cell: dict[str, Any], seeds: int) -> object:
     return f"{spread_words(cell, seeds)}{note}"
 
 
-def _differences(found: dict[str, Any]) -> Markup:
-    first = found["series"][0]
+def _differences(comparison: dict[str, Any]) -> Markup:
+    first = comparison["series"][0]
     told = tag("p", "Difference from ", name(first), " with the same seed, its mean over "
                "seeds, and Student's 95 % interval of that mean: "
                "of noise and sampling alone, on these owners' rows and these test rows.", class_="soft")  # fmt: skip
     rows = []
-    for one in found["differences"]:
-        interval = "not known" if one["low"] is None else f"{one['low']:+.4f} to {one['high']:+.4f}"
-        mean = "not known" if one["mean"] is None else f"{one['mean']:+.4f}"
-        rows.append([name(one["series"]), number(one["epsilon"]), mean, interval, one["verdict"]])
+    for pair in comparison["differences"]:
+        interval = "not known" if pair["low"] is None else f"{pair['low']:+.4f} to {pair['high']:+.4f}"
+        mean = "not known" if pair["mean"] is None else f"{pair['mean']:+.4f}"
+        rows.append([name(pair["series"]), number(pair["epsilon"]), mean, interval, pair["verdict"]])
     return join([told, _table(["series", "ε", "mean difference", "95 % interval", "verdict"], rows)])
 
 
-def _privacy(found: dict[str, Any]) -> Markup:
+def _privacy(comparison: dict[str, Any]) -> Markup:
     told = (
-        f"Budget: everybody's ε, δ = {number(found['delta'])}. Claimed: the paper's theorem for these "
+        f"Budget: everybody's ε, δ = {number(comparison['delta'])}. Claimed: the paper's theorem for these "
         "settings; certified: an upper bound for everything that the largest spender releases "
-        f"(calibration {found['calibration']})."
+        f"(calibration {comparison['calibration']})."
     )
-    rows = [_privacy_row(cell) for cell in found["cells"]]
-    at_owners = f"ε of a person at {told_owners(found['owners_per_person'])} owners"
+    rows = [_privacy_row(cell) for cell in comparison["cells"]]
+    at_owners = f"ε of a person at {told_owners(comparison['owners_per_person'])} owners"
     columns = [
         "series",
         "budget ε",
@@ -270,25 +276,29 @@ def _privacy_row(cell: dict[str, Any]) -> list[object]:
     ]
 
 
-def _settings(found: dict[str, Any]) -> Markup:
-    rows = {"data": found["data"], "topology": found["topology"], "calibration": found["calibration"]}
+def _settings(comparison: dict[str, Any]) -> Markup:
+    rows = {
+        "data": comparison["data"],
+        "topology": comparison["topology"],
+        "calibration": comparison["calibration"],
+    }
     rows |= {
         cell["series"]: ", ".join(f"{key} = {value}" for key, value in cell["settings"].items())
         or "all its own choice"
-        for cell in found["cells"]
+        for cell in comparison["cells"]
     }
     return join([pairs(rows), tag("p", "All others are in comparison.toml.", class_="soft")])
 
 
-def _provenance(found: dict[str, Any]) -> Markup:
-    made = found["provenance"]
+def _provenance(comparison: dict[str, Any]) -> Markup:
+    made = comparison["provenance"]
     versions = ", ".join(f"{key} {value}" for key, value in made["versions"].items())
-    seconds = sum(cell.get("seconds", 0.0) for cell in found["cells"])
+    seconds = sum(cell.get("seconds", 0.0) for cell in comparison["cells"])
     return pairs({"versions": versions, "platform": made["platform"], "training": f"{seconds:.1f} s"})
 
 
 def _table(columns: list[str], rows: list[list[object]]) -> Markup:
-    top = tag("tr", *(tag("th", one) for one in columns))
+    top = tag("tr", *(tag("th", column) for column in columns))
     return tag(
         "table",
         tag("thead", top),

@@ -61,37 +61,40 @@ def metric_over_rounds(curve: Curve, metric: str, step: str, title: str) -> Figu
     return figure
 
 
-def metric_over_epsilon(found: dict[str, Any]) -> Figure:
+def metric_over_epsilon(comparison: dict[str, Any]) -> Figure:
     """What a comparison found: each series over everybody's budget, with bands of one standard deviation."""
     figure, axes = _new(width=9.5)
-    base, lines = found["baselines"], []
-    for at, series in enumerate(found["series"]):
-        cells = [cell for cell in found["cells"] if cell["series"] == series and not cell["refused"]]
+    base, lines = comparison["baselines"], []
+    for at, series in enumerate(comparison["series"]):
+        cells = [cell for cell in comparison["cells"] if cell["series"] == series and not cell["refused"]]
         if cells:
             colour = CLASSES[at % len(CLASSES)]
             lines.append((_band(axes, cells, colour, "-"), series, colour))
     lines.append((_band(axes, base["alone"], LOCAL, "--"), "each owner alone, private", LOCAL))
     levels = [("central", "all records, no privacy", CENTRAL)]
-    levels += [("constant", "a constant", CONSTANT)] if constant_fits(found) else []
+    levels += [("constant", "a constant", CONSTANT)] if constant_fits(comparison) else []
     for key, words, colour in levels:
         if np.isfinite(level := float(base[key])):
             axes.axhline(level, color=colour, linewidth=1.5, linestyle=":")
             lines.append((level, words, colour))
     axes.set_xscale("log")
-    axes.set_xticks(found["epsilon"], [f"{one:g}" for one in found["epsilon"]])
+    axes.set_xticks(comparison["epsilon"], [f"{one:g}" for one in comparison["epsilon"]])
     axes.minorticks_off()
-    metric = found["metric"]
+    metric = comparison["metric"]
     axes.set(
-        xlabel=f"everybody's ε (δ = {found['delta']:g})", ylabel=f"{metric['words']} on {metric['rows_are']}"
+        xlabel=f"everybody's ε (δ = {comparison['delta']:g})",
+        ylabel=f"{metric['words']} on {metric['rows_are']}",
     )
     axes.margins(y=0.08)
     _label_right(axes, lines)
-    seeds, what = many(len(found["seeds"]), "seed"), PurePath(found["data"]).stem
-    bands = "; bands: one standard deviation" if len(found["seeds"]) > 1 else ""
+    seeds, what = many(len(comparison["seeds"]), "seed"), PurePath(comparison["data"]).stem
+    bands = "; bands: one standard deviation" if len(comparison["seeds"]) > 1 else ""
     beyond = (
-        "" if constant_fits(found) else f"; a constant, beyond the picture: {float(base['constant']):.4g}"
+        ""
+        if constant_fits(comparison)
+        else f"; a constant, beyond the picture: {float(base['constant']):.4g}"
     )
-    figure.suptitle(f"{what}: {many(found['owners'], 'owner')}, {seeds}{bands}{beyond}", fontsize=12)
+    figure.suptitle(f"{what}: {many(comparison['owners'], 'owner')}, {seeds}{bands}{beyond}", fontsize=12)
     return figure
 
 

@@ -9,17 +9,17 @@ from coterie.reports.markup import Markup, number, tag
 from coterie.reports.reading import Metric, OverEpsilon
 
 
-def over_epsilon(found: OverEpsilon, metric: Metric, asked: float, oracle: Markup) -> Markup:
+def over_epsilon(swept: OverEpsilon, metric: Metric, asked: float, oracle: Markup) -> Markup:
     """Joint model and each owner alone over the largest budget, which is on a logarithmic scale; `asked`: the run's.
 
     What is not finite, as after a model diverged, is left out.
     """
-    lines = (("mean", found.joint), ("floor", found.local_only))
-    seen = np.r_[found.joint, found.local_only, metric.central, metric.constant]
+    lines = (("mean", swept.joint), ("floor", swept.local_only))
+    seen = np.r_[swept.joint, swept.local_only, metric.central, metric.constant]
     seen = seen[np.isfinite(seen)]
     ticks = nice_ticks(float(seen.min()), float(seen.max())) if seen.size else [0.0, 1.0]
     low, high = ticks[0], ticks[-1]
-    along = 100 * np.log(found.epsilon / found.epsilon[0]) / np.log(found.epsilon[-1] / found.epsilon[0])
+    along = 100 * np.log(swept.epsilon / swept.epsilon[0]) / np.log(swept.epsilon[-1] / swept.epsilon[0])
     shapes = [rule((high - tick) / (high - low)) for tick in ticks]
     for level, kind in ((metric.central, "ceiling"), (metric.constant, "constant")):
         if np.isfinite(level):
@@ -30,10 +30,10 @@ def over_epsilon(found: OverEpsilon, metric: Metric, asked: float, oracle: Marku
     labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
     labels += [
         x_label(place / 100, number(epsilon))
-        for place, epsilon in zip(along.tolist(), found.epsilon.tolist())
+        for place, epsilon in zip(along.tolist(), swept.epsilon.tolist())
     ]
     labels.append(tag("span", "ε of the owner with the largest budget", class_="axis"))
-    described = f"{metric.words} over ε, from {number(found.epsilon[0])} to {number(found.epsilon[-1])}"
+    described = f"{metric.words} over ε, from {number(swept.epsilon[0])} to {number(swept.epsilon[-1])}"
     return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(asked, metric, oracle))
 
 

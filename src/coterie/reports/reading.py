@@ -231,12 +231,14 @@ def _benefit(take: Taker, owners: int) -> Benefit:
 def _over_epsilon(take: Taker) -> OverEpsilon | None:
     if take("over_epsilon", dict, type(None)) is None:
         return None
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     for key in ("epsilon", "joint", "local_only"):
         path = f"over_epsilon.{key}"
-        length = len(found["epsilon"]) if found else None
-        found[key] = np.array([as_number(path, one) for one in take.list_of(path, length, int, float, str)])
-    epsilon = found["epsilon"]
+        length = len(columns["epsilon"]) if columns else None
+        columns[key] = np.array(
+            [as_number(path, value) for value in take.list_of(path, length, int, float, str)]
+        )
+    epsilon = columns["epsilon"]
     if (
         len(epsilon) < 2
         or not np.all(np.isfinite(epsilon))
@@ -246,61 +248,63 @@ def _over_epsilon(take: Taker) -> OverEpsilon | None:
         raise InputError(
             "result.json: over_epsilon.epsilon must be two or more ascending numbers above zero."
         )
-    return OverEpsilon(**found)
+    return OverEpsilon(**columns)
 
 
 def _selection(take: Taker) -> dict[str, Any] | None:
     """Which model was chosen; what is not as `selection.Selected` writes it is named."""
     if take("selection", dict, type(None)) is None:
         return None
-    found = {key: take(f"selection.{key}", *kinds) for key, kinds in _SELECTED.items()}
-    for one in found["candidates"]:
-        if not isinstance(one, dict) or set(one) != {"model", "difference"}:
-            raise InputError(f"result.json: selection holds {short(one)}, must have model, difference.")
-    return found
+    selected = {key: take(f"selection.{key}", *kinds) for key, kinds in _SELECTED.items()}
+    for candidate in selected["candidates"]:
+        if not isinstance(candidate, dict) or set(candidate) != {"model", "difference"}:
+            raise InputError(f"result.json: selection holds {short(candidate)}, must have model, difference.")
+    return selected
 
 
 def _evaluation(take: Taker, classes: int) -> dict[str, Any] | None:
     """What owners published; what is not as `told.Published` writes it is named."""
     if take("evaluation", dict, type(None)) is None:
         return None
-    found = {key: take(f"evaluation.{key}", *kinds) for key, kinds in _PUBLISHED.items()}
-    confusion, bands = found["confusion"], found["calibration"]
-    for metrics in _groups(found["groups"]):
-        for one in metrics.values():
-            _interval(one, ())
+    published = {key: take(f"evaluation.{key}", *kinds) for key, kinds in _PUBLISHED.items()}
+    confusion, bands = published["confusion"], published["calibration"]
+    for metrics in _groups(published["groups"]):
+        for estimate in metrics.values():
+            _interval(estimate, ())
     fits = confusion is None or (
         len(confusion) == classes and all(isinstance(row, list) and len(row) == classes for row in confusion)
     )
     if not fits:
         raise InputError(f"result.json: evaluation.confusion must be {classes} rows of {classes} intervals.")
-    for one in (
-        *found["metrics"].values(),
+    for estimate in (
+        *published["metrics"].values(),
         *(cell for row in confusion or () for cell in row),
         *(bands or ()),
     ):
-        _interval(one, ("from", "to") if bands is not None and any(one is band for band in bands) else ())
-    return found
+        _interval(
+            estimate, ("from", "to") if bands is not None and any(estimate is band for band in bands) else ()
+        )
+    return published
 
 
 def _groups(groups: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Metrics of each group; InputError unless they are as `told.Published` writes them."""
     if groups is None:
         return []
-    found = groups.get("metrics")
-    if not isinstance(groups.get("column"), str) or not isinstance(found, dict):
+    metrics = groups.get("metrics")
+    if not isinstance(groups.get("column"), str) or not isinstance(metrics, dict):
         raise InputError("result.json: evaluation.groups must have column and metrics.")
-    if not all(isinstance(one, dict) for one in found.values()):
+    if not all(isinstance(each, dict) for each in metrics.values()):
         raise InputError("result.json: evaluation.groups.metrics must have metrics for each group.")
-    return list(found.values())
+    return list(metrics.values())
 
 
-def _interval(one: Any, more: tuple[str, ...]) -> None:
+def _interval(estimate: Any, more: tuple[str, ...]) -> None:
     """InputError unless it is a number or null with two ends, of which one may be null."""
     keys = ("value", "low", "high", *more)
-    fits = isinstance(one, dict) and set(one) == set(keys)
-    if not fits or not all(one[key] is None or type(one[key]) in (int, float) for key in keys):
-        raise InputError(f"result.json: evaluation holds {short(one)}, must have {', '.join(keys)}.")
+    fits = isinstance(estimate, dict) and set(estimate) == set(keys)
+    if not fits or not all(estimate[key] is None or type(estimate[key]) in (int, float) for key in keys):
+        raise InputError(f"result.json: evaluation holds {short(estimate)}, must have {', '.join(keys)}.")
 
 
 _SELECTED: dict[str, tuple[type, ...]] = {

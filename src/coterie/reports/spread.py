@@ -19,18 +19,18 @@ def spread_words(cell: dict[str, Any], seeds: int) -> str:
     return f"{shown} ± {cell['deviation']:.2g}" if large else f"{shown} ± {cell['deviation']:.4f}"
 
 
-def extent(found: dict[str, Any], levels: Sequence[float]) -> tuple[float, float] | None:
+def extent(comparison: dict[str, Any], levels: Sequence[float]) -> tuple[float, float] | None:
     """The least and the largest finite value of a picture with these levels, bands included; None without any."""
-    drawn = [cell for cell in found["cells"] if not cell["refused"]] + found["baselines"]["alone"]
+    drawn = [cell for cell in comparison["cells"] if not cell["refused"]] + comparison["baselines"]["alone"]
     seen = [float(cell["mean"]) + side * (cell["deviation"] or 0.0) for cell in drawn for side in (-1, 1)]
-    finite = [one for one in [*seen, *levels] if math.isfinite(one)]
+    finite = [value for value in [*seen, *levels] if math.isfinite(value)]
     return (min(finite), max(finite)) if finite else None
 
 
-def constant_fits(found: dict[str, Any]) -> bool:
+def constant_fits(comparison: dict[str, Any]) -> bool:
     """Whether a constant can be drawn without pressing together what is compared."""
-    base = found["baselines"]
-    ends, level = extent(found, [float(base["central"])]), float(base["constant"])
+    base = comparison["baselines"]
+    ends, level = extent(comparison, [float(base["central"])]), float(base["constant"])
     if ends is None or not math.isfinite(level):
         return False
     room = 0.5 * (ends[1] - ends[0])

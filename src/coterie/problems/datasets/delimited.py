@@ -151,11 +151,11 @@ def _line(path: Path, line: bytes, number: int) -> tuple[str, bool]:
         ) from None
 
 
-def _about_lines(found: Text) -> tuple[str, ...]:
-    if not found.other_lines:
+def _about_lines(text: Text) -> tuple[str, ...]:
+    if not text.other_lines:
         return ()
     return (
-        f"{found.other_lines:,} of {found.lines:,} lines are no UTF-8, and were read as Windows-1252 (Latin-1)",
+        f"{text.other_lines:,} of {text.lines:,} lines are no UTF-8, and were read as Windows-1252 (Latin-1)",
     )
 
 
