@@ -100,12 +100,7 @@ def _capped(z: float, way: Direction, rate: float, cap: int, size: int, group: i
     if binds == 0.0:
         return Profile(free.lower, free.upper, free.delta, real.tails)
     full = _mean(drawn, lambda many, any_of: _swapped(z / many, any_of), real.tails)
-    return Profile(
-        min(free.lower, full.lower),
-        max(free.upper, full.upper),
-        lambda epsilons: (1 - binds) * free.delta(epsilons) + binds * full.delta(epsilons),
-        real.tails,
-    )
+    return profiles.either(free, full, binds, real.tails)
 
 
 def _swapped(z: float, rate: float) -> Profile:

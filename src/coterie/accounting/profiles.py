@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
 
 Floats: TypeAlias = np.ndarray
+Tails: TypeAlias = Callable[[Floats], tuple[Floats, Floats]]
 
 _TAIL = 10.0  # standard deviations; the mass beyond, 8e-24 a release, is counted as an infinite loss
 
@@ -36,7 +37,7 @@ class Profile:
     lower: float
     upper: float
     delta: Callable[[Floats], Floats]  # ε -> H_{e^ε}(P‖Q)
-    tails: Callable[[Floats], tuple[Floats, Floats]]  # ε -> P(loss >= ε), Q(loss >= ε)
+    tails: Tails  # ε -> P(loss >= ε), Q(loss >= ε)
 
 
 def gaussian(noise_multiplier: float, direction: Direction, rate: float = 1.0) -> Profile:
@@ -128,11 +129,16 @@ def truncated(noise_multiplier: float, direction: Direction, rate: float, cap: i
     capped = gaussian(noise_multiplier / 2, "replace", kept)
     # All other records at zero: two real data sets, sampled at the rate of being drawn and kept.
     realised = gaussian(noise_multiplier, direction, float(binom.sf(np.arange(cap), size, rate).sum()) / size)
+    return either(free, capped, binds, realised.tails)
+
+
+def either(free: Profile, full: Profile, binds: float, tails: Tails) -> Profile:
+    """The cap binds with probability `binds`: a bound is the mean of those with and without it."""
     return Profile(
-        min(free.lower, capped.lower),
-        max(free.upper, capped.upper),
-        lambda epsilons: (1 - binds) * free.delta(epsilons) + binds * capped.delta(epsilons),
-        realised.tails,
+        min(free.lower, full.lower),
+        max(free.upper, full.upper),
+        lambda epsilons: (1 - binds) * free.delta(epsilons) + binds * full.delta(epsilons),
+        tails,
     )
 
 

@@ -146,8 +146,7 @@ class OnePass:
     def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
         """The owner's next unseen batch; empty once all records were seen."""
         del key, rows
-        positions = turn * self.batch + jnp.arange(self.batch)
-        return Draw(jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32))
+        return _from(turn * self.batch, self.batch, count)
 
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""
@@ -176,9 +175,7 @@ class Passes:
     def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
         """The owner's next batch; the last one of a pass may be short."""
         del key, rows
-        first = turn % ((count + self.batch - 1) // self.batch) * self.batch
-        positions = first + jnp.arange(self.batch)
-        return Draw(jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32))
+        return _from(turn % ((count + self.batch - 1) // self.batch) * self.batch, self.batch, count)
 
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""
@@ -194,6 +191,12 @@ class Passes:
 
 
 Sampler: TypeAlias = FullBatch | FixedSize | Poisson | OnePass | Passes
+
+
+def _from(first: Array, batch: int, count: Array) -> Draw:
+    """The `batch` records in stored order from this one on, those beyond the last masked."""
+    positions = first + jnp.arange(batch)
+    return Draw(jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32))
 
 
 def _below(bound: int, key: Array, rows: int, count: Array, batch: int) -> Draw:

@@ -19,7 +19,7 @@ from coterie.planning.candidates import VISITS, candidates
 from coterie.planning.constants import Constants, from_public_rows
 from coterie.planning.metric import EVEN, OFF, on_made_up
 from coterie.planning.public import Collaboration, problem_for
-from coterie.planning.search import Plan, Tell, forecast, plan
+from coterie.planning.search import Forecast, Plan, Tell, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.topologies import AGREEMENT, TOPOLOGIES
@@ -119,14 +119,7 @@ def ask(
     tell: Tell = lambda what, done, of: None,
 ) -> Answer:
     """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used. `tell` hears what is done."""
-    _check.count("partners", partners)
-    _check.count("partner_records", partner_records)
-    if len(base.epsilon) != 1:
-        raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
-    if base.topology not in TOPOLOGIES:
-        raise InputError(
-            f"topology={base.topology!r}: plan join varies the number of partners. Name a family, such as ring."
-        )
+    _check_asked(base, partners, partner_records)
 
     def case(many: int, epsilon: float) -> Collaboration:
         return replace(base, sizes=(owner.records, *(partner_records,) * many), epsilon=(epsilon,))
@@ -135,31 +128,23 @@ def ask(
     rounds = (max(1, best.best.rounds // 2), best.best.rounds, min(2 * best.best.rounds, rounds_at_most))
 
     def joint(at: float, many: int, epsilon: float) -> Point:
-        found = case(many, epsilon)
-        task = found.task()
+        task = case(many, epsilon).task()
         tried = candidates(task, best.best.protocol, rounds)
         if not tried:  # so many owners are visited less often
             tried = candidates(task, best.best.protocol, (max(1, VISITS // task.owners),))
-        one = forecast(task, tried, owner.constants, AGREEMENT)
-        assert one is not None  # the plan's protocol, in as many rounds as it may take here
-        sampled = owner.excess * owner.records / sum(found.sizes)
-        return Point(at=at, predicted=one.predicted + sampled, low=one.low + sampled, high=one.high + sampled)
+        forecasted = forecast(task, tried, owner.constants, AGREEMENT)
+        assert forecasted is not None  # the plan's protocol, in as many rounds as it may take here
+        return _on_new_records(owner, at, forecasted, sum(task.sizes))
 
     cases = [(epsilon, partners, epsilon) for epsilon in BUDGETS]
     cases += [(float(many), many, base.epsilon[0]) for many in PARTNERS]
     points = []
-    for done, asked in enumerate(cases):
+    for done, varied in enumerate(cases):
         tell("where it pays", done, len(cases))
-        points.append(joint(*asked))
+        points.append(joint(*varied))
     over_epsilon, over_partners = tuple(points[: len(BUDGETS)]), tuple(points[len(BUDGETS) :])
     needed = crossing(over_partners, owner.excess)
-    sampled = owner.excess * owner.records / (owner.records + partners * partner_records)
-    asked = Point(
-        at=float(partners),
-        predicted=best.best.predicted + sampled,
-        low=best.best.low + sampled,
-        high=best.best.high + sampled,
-    )
+    asked = _on_new_records(owner, float(partners), best.best, owner.records + partners * partner_records)
     return Answer(
         owner=owner,
         plan=best,
@@ -169,6 +154,28 @@ def ask(
         over_partners=over_partners,
         break_even_epsilon=crossing(over_epsilon, owner.excess),
         break_even_partners=None if needed is None else int(np.ceil(needed - 1e-9)),
+    )
+
+
+def _check_asked(base: Collaboration, partners: int, partner_records: int) -> None:
+    _check.count("partners", partners)
+    _check.count("partner_records", partner_records)
+    if len(base.epsilon) != 1:
+        raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
+    if base.topology not in TOPOLOGIES:
+        raise InputError(
+            f"topology={base.topology!r}: plan join varies the number of partners. Name a family, such as ring."
+        )
+
+
+def _on_new_records(owner: Owner, at: float, forecasted: Forecast, records: int) -> Point:
+    """A forecast for the owners' records, and what a model of so many loses on new ones."""
+    more = owner.excess * owner.records / records
+    return Point(
+        at=at,
+        predicted=forecasted.predicted + more,
+        low=forecasted.low + more,
+        high=forecasted.high + more,
     )
 
 

@@ -86,30 +86,18 @@ def table_of(
     Unless some rows are for testing (`test_too`), all are learnt from, and tested on: their holder has others for that.
     """
     target = str(said.target)
-    for what, column in (("target", target), ("owner", owner)):
-        if column is not None and column not in frame.columns:
-            raise missing(what, column, name, frame.columns)
-    if owner is not None and owner == unit.column:
-        raise InputError(
-            f"unit={str(unit)!r}: is also the owner column. Say --unit owner, to protect all of an owner."
-        )
-    if owner is not None and owner in (target, *said.columns):
-        raise InputError(f"owner={owner!r}: is also the target or a feature. Name another column.")
+    _check_roles(frame, name, said, owner, unit)
     whose, told = persons.read(frame, unit, said, name)
     others = tuple(
         str(column) for column in frame.columns if column not in (target, owner, unit.column, unit.latest)
     )
     if unit.column in (features or ()):
         raise as_feature(str(unit.column))
-    chosen = features or tuple(said.columns) or tuple(one for one in others if one not in said.leave_out)
+    chosen = (
+        features or tuple(said.columns) or tuple(column for column in others if column not in said.leave_out)
+    )
     _check_left_out(said, chosen, name, frame.columns)
-    for column in (*said.columns, *chosen):
-        if column not in frame.columns:
-            raise missing("columns" if column in said.columns else "features", column, name, frame.columns)
-    if not chosen or len(frame) < LEAST_ROWS:
-        raise InputError(
-            f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least {LEAST_ROWS} rows, 1 feature."
-        )
+    _check_chosen(frame, name, said, chosen)
     x = _features(frame, chosen, said)
     y, outside = _target(frame[target], said)
     check_some_fit((*x.outside, *outside))
@@ -129,6 +117,31 @@ def table_of(
     if whose is not None:
         whose = whose._replace(tested=len(np.unique(whose.codes)))
     return replace(table, x_test=table.x, y_test=table.y, whose=whose)
+
+
+def _check_roles(frame: Frame, name: str, said: Declared, owner: str | None, unit: Unit) -> None:
+    """Target, owner and unit are columns, and not the same ones."""
+    target = str(said.target)
+    for what, column in (("target", target), ("owner", owner)):
+        if column is not None and column not in frame.columns:
+            raise missing(what, column, name, frame.columns)
+    if owner is not None and owner == unit.column:
+        raise InputError(
+            f"unit={str(unit)!r}: is also the owner column. Say --unit owner, to protect all of an owner."
+        )
+    if owner is not None and owner in (target, *said.columns):
+        raise InputError(f"owner={owner!r}: is also the target or a feature. Name another column.")
+
+
+def _check_chosen(frame: Frame, name: str, said: Declared, chosen: tuple[str, ...]) -> None:
+    """Every feature is a column, and there is something to learn from."""
+    for column in (*said.columns, *chosen):
+        if column not in frame.columns:
+            raise missing("columns" if column in said.columns else "features", column, name, frame.columns)
+    if not chosen or len(frame) < LEAST_ROWS:
+        raise InputError(
+            f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least {LEAST_ROWS} rows, 1 feature."
+        )
 
 
 def _check_left_out(said: Declared, chosen: tuple[str, ...], name: str, columns: Any) -> None:
