@@ -61,11 +61,11 @@ def _plain_gaussian(
     make_event: Callable[[float], DpEvent], epsilon: float, delta: float, relation: Relation
 ) -> float | None:
     """The closed form, where the event is nothing but Gaussians that all scale with the multiplier."""
-    single, twice = flatten(make_event(1.0)), flatten(make_event(2.0))
-    plain = not (single.parts or twice.parts or single.reason or twice.reason) and single.precision > 0
-    if not (plain and delta and math.isclose(single.precision, 4 * twice.precision, rel_tol=1e-12)):
+    one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
+    plain = not (one.parts or two.parts or one.reason or two.reason) and one.precision > 0
+    if not (plain and delta and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12)):
         return None
-    return noise_for(epsilon, delta) * relation.reach * math.sqrt(single.precision)
+    return noise_for(epsilon, delta) * relation.reach * math.sqrt(one.precision)
 
 
 def _search(excess: Callable[[float, float], float], epsilon: float, tolerance: float) -> float:

@@ -19,7 +19,7 @@ from coterie.program import Program
 from coterie.protocols.task import Task
 
 _CLOSE = 0.01  # of the budget, that may be left unspent where noise is not Gaussian
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # also the least ε that is asked for: no budget may be 0
 _TRIES = 20  # each comes nearer by far than halving would
 
 
@@ -34,18 +34,17 @@ def held(build: Callable[[Task], Program], task: Task) -> Program:
     epsilon, best = min(task.epsilon), None
     factor = math.sqrt(task.owners_per_person) * (1 + _ROUNDING)
     for _ in range(_TRIES):
-        needed = factor * noise_for(epsilon, task.delta)
-        each = max(epsilon_of(needed, task.delta), _ROUNDING)  # a budget of nothing at all is none
+        each = max(epsilon_of(factor * noise_for(epsilon, task.delta), task.delta), _ROUNDING)
         program = build(replace(task, epsilon=(each,) * task.owners, owners_per_person=1))
-        spent = person_of(program.plan, task.delta, task.owners_per_person).epsilon
-        if math.isinf(spent):
+        found = person_of(program.plan, task.delta, task.owners_per_person).epsilon
+        if math.isinf(found):
             return program
-        if spent <= epsilon:
+        if found <= epsilon:
             best = program
-            if spent >= epsilon * (1 - _CLOSE):
+            if found >= epsilon * (1 - _CLOSE):
                 return program
         # What the run costs is one Gaussian of this noise: to cost the budget it has to be so many times as large.
-        nearer = noise_for(epsilon, task.delta) / noise_for(spent, task.delta)
+        nearer = noise_for(epsilon, task.delta) / noise_for(found, task.delta)
         factor *= nearer * (1 + (_ROUNDING if best is None else _CLOSE / 10))
     if best is None:
         raise BudgetError(

@@ -15,23 +15,19 @@ from coterie.units import told_owners
 _LISTED = 8  # columns that are named; agreement.json has all
 
 
-def page(summary: dict[str, Any], agreement: dict[str, Any]) -> str:
-    """`summary`: what the run left; `agreement`: what all parties agreed on."""
-    title = f"{summary['network']}, {summary['name']}"
-    owner = summary["certified_epsilon"] is not None
-    told = summary["evaluation"]
+def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
+    """`found`: the summary of the run; `agreement`: what all parties agreed on."""
+    title = f"{found['network']}, {found['name']}"
+    owner = found["certified_epsilon"] is not None
+    told = found["evaluation"]
     sections = [
         *((section("Published by the owners", box(told, _classes(agreement)), "wide"),) if told else ()),
-        *(
-            (section("Privacy", _privacy(summary)), section("Noise", tag("p", summary["noise"])))
-            if owner
-            else ()
-        ),
-        *((promise_section(summary["promise"]),) if owner else ()),
-        section("Network", _network(summary, agreement)),
-        section("Agreement", _agreement(summary, agreement), "long"),
+        *((section("Privacy", _privacy(found)), section("Noise", tag("p", found["noise"]))) if owner else ()),
+        *((promise_section(found["promise"]),) if owner else ()),
+        section("Network", _network(found, agreement)),
+        section("Agreement", _agreement(found, agreement), "long"),
     ]
-    header = tag("header", tag("h1", name(title)), _lead(summary))
+    header = tag("header", tag("h1", name(title)), _lead(found))
     body = tag("main", header, tag("div", *sections, class_="grid"))
     return f"<!DOCTYPE html>\n{tag('html', head(title), tag('body', body), lang='en')}\n"
 
@@ -40,22 +36,22 @@ def _classes(agreement: dict[str, Any]) -> tuple[str, ...]:
     return tuple(agreement["schema"].get("classes") or ())
 
 
-def _lead(summary: dict[str, Any]) -> Markup:
-    done = f"{summary['steps']:,} of {summary['of']:,} steps of {summary['protocol']}"
-    parts: list[object] = [f"{summary['name']} took part in {done}. "]
-    own = summary.get("own_metric")
+def _lead(found: dict[str, Any]) -> Markup:
+    done = f"{found['steps']:,} of {found['of']:,} steps of {found['protocol']}"
+    parts: list[object] = [f"{found['name']} took part in {done}. "]
+    own = found.get("own_metric")
     if own:
         parts += ["On its own records the model has ", tag("b", f"{own['name']} {_value(own['value'])}"),
                   " (for this owner's eyes only: it is computed from records and was not charged). "]  # fmt: skip
-    if summary["selection"]:
-        parts.append(f"Chosen by the owners: {choice(summary['selection'])}. ")
-    if summary["note"]:
-        parts.append(tag("b", summary["note"]))
+    if found["selection"]:
+        parts.append(f"Chosen by the owners: {choice(found['selection'])}. ")
+    if found["note"]:
+        parts.append(tag("b", found["note"]))
     return tag("p", *parts, class_="lead")
 
 
-def _privacy(summary: dict[str, Any]) -> Markup:
-    spent, budget = summary["spent_epsilon"], summary["budget_epsilon"]
+def _privacy(found: dict[str, Any]) -> Markup:
+    spent, budget = found["spent_epsilon"], found["budget_epsilon"]
     within = isinstance(spent, (int, float)) and spent <= budget
     verdict = "✓ within the budget" if within else "✗ above the budget"
     gauge = tag(
@@ -73,15 +69,15 @@ def _privacy(summary: dict[str, Any]) -> Markup:
         class_="gauges",
     )
     rows = {
-        "claimed ε": "nothing" if summary["claimed_epsilon"] is None else _value(summary["claimed_epsilon"]),
-        "certified ε": f"{_bound(summary['certified_epsilon'])} for this run",
-        **_together(summary.get("all_others_epsilon")),
-        **_person(summary),
+        "claimed ε": "nothing" if found["claimed_epsilon"] is None else _value(found["claimed_epsilon"]),
+        "certified ε": f"{_bound(found['certified_epsilon'])} for this run",
+        **_together(found.get("all_others_epsilon")),
+        **_person(found),
         "audited ε": "not here: see coterie audit",
-        "δ": number(summary["delta"]),
-        "adversary's view": summary["view"],
-        "releases": f"{summary['releases']:,}, each charged before it left",
-        "ledger": summary["ledger"],
+        "δ": number(found["delta"]),
+        "adversary's view": found["view"],
+        "releases": f"{found['releases']:,}, each charged before it left",
+        "ledger": found["ledger"],
     }
     return join([tag("p", verdict, class_="verdict good" if within else "verdict alarm"), gauge, pairs(rows)])
 
@@ -91,26 +87,26 @@ def _together(epsilon: float | str | None) -> dict[str, str]:
     return {} if epsilon is None else {"against all other owners together": f"ε {_bound(epsilon)}"}
 
 
-def _person(summary: dict[str, Any]) -> dict[str, str]:
+def _person(found: dict[str, Any]) -> dict[str, str]:
     """Of a person whom several owners know."""
-    epsilon, owners = summary.get("person_epsilon"), summary.get("owners_per_person", 1)
+    epsilon, owners = found.get("person_epsilon"), found.get("owners_per_person", 1)
     return (
         {} if epsilon is None else {f"for a person at {told_owners(owners)} owners": f"ε {_bound(epsilon)}"}
     )
 
 
-def _network(summary: dict[str, Any], agreement: dict[str, Any]) -> Markup:
-    traffic = {key: f"{value:,}" for key, value in sorted(summary["traffic"].items())}
-    refusals = {key: f"{value:,}" for key, value in sorted(summary["refusals"].items())}
+def _network(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
+    traffic = {key: f"{value:,}" for key, value in sorted(found["traffic"].items())}
+    refusals = {key: f"{value:,}" for key, value in sorted(found["refusals"].items())}
     rows: dict[str, object] = {"owners": ", ".join(agreement["owners"]), **traffic}
     rows["refused"] = pairs(refusals) if refusals else "nothing"
     return pairs(rows)
 
 
-def _agreement(summary: dict[str, Any], agreement: dict[str, Any]) -> Markup:
+def _agreement(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
     schema = agreement["schema"]
     columns = list(schema["columns"])
-    rows: dict[str, object] = {"run": tag("code", summary["run"])}
+    rows: dict[str, object] = {"run": tag("code", found["run"])}
     rows |= {key: _setting(value) for key, value in agreement["terms"].items()}
     rows["target"] = schema["target"]
     rows["columns"] = f"{len(columns)}: {', '.join(columns[:_LISTED])}" + (
