@@ -28,7 +28,12 @@ def stated(**given) -> dict[str, str]:
     return {item: words for item, _, words in (one.partition(": ") for one in sentences)}
 
 
-SHORT = {"dual_averaging": {"rounds": 2}, "weighted_erm": {"steps": 2}, "central_erm": {"steps": 2}}
+SHORT = {
+    "dual_averaging": {"rounds": 2},
+    "weighted_erm": {"steps": 2},
+    "central_erm": {"steps": 2},
+    "deep_q": {},
+}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,7 @@ SHORT = {"dual_averaging": {"rounds": 2}, "weighted_erm": {"steps": 2}, "central
         ("dual_averaging", {"calibration": "noiseless"}, "everybody who sees what was released." + SIMULATED),
         ("weighted_erm", {}, ITSELF + SIMULATED),
         ("central_erm", {}, SERVER + SIMULATED),
+        ("deep_q", {}, ITSELF + SIMULATED),  # charged by two releases of its own as one, and nobody adds up
     ],
 )
 def test_who_is_trusted_follows_the_plan(protocol, given, trust):

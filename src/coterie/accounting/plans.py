@@ -128,8 +128,7 @@ def person_of(plan: ReleasePlan, delta: float, owners: int) -> Certificate:
     check_owners(owners, len(plan.sizes))
     own = [plan.event(owner) for owner in range(len(plan.sizes))]
     private = not any(flatten(event).reason for event in own)
-    alone = plan.charged is None or not (plan.quorum or plan.shared)
-    events, many = (own, owners) if alone or not private else ([_jointly(plan, owners)], 1)
+    events, many = (own, owners) if plan.own_noise or not private else ([_jointly(plan, owners)], 1)
     found = of_events(events, many, delta, plan.relation, view=plan.view, unit=plan.unit.words)
     return replace(found, unit=at_owners(plan.unit.words, owners), reason=plan.flaw or found.reason)
 

@@ -129,7 +129,7 @@ def facts(
         releases=max(plan.releases),
         sampling=_sampling(plan.sampler, plan.unit.words),
         extra=plan.extra is not None,
-        own_noise=plan.charged is None,
+        own_noise=plan.own_noise,
         quorum=plan.quorum,
         selection=experiment.select if plan.selection is not None else 0.0,
         evaluation=experiment.evaluate if plan.evaluation is not None else 0.0,

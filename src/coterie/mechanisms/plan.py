@@ -164,6 +164,11 @@ class ReleasePlan:
         return None if together is None else together.colluding
 
     @property
+    def own_noise(self) -> bool:
+        """Whether an owner's own noise carries its guarantee: nobody adds up for it, and no other owner's hides it."""
+        return self.charged is None or not (self.quorum or self.shared)
+
+    @property
     def clip_norms(self) -> np.ndarray:
         """(owners,) float32, what `emit` clips records to: `clip_norm`, or the number below it.
 
