@@ -114,6 +114,19 @@ def test_a_copy_that_lacks_what_was_noted_is_not(path, copy):
         assert ledger.unsettled() == ["run"]
 
 
+def test_what_is_noted_beside_a_damaged_file_does_not_count(path, copy):
+    """A power cut may damage the file and take back the last note: the copy then only seems to have everything."""
+    charged(path, 1, 2)
+    backup(path, copy)
+    note = Path(f"{path}.lock").read_bytes()
+    charged(path, 3)
+    Path(f"{path}.lock").write_bytes(note)
+    path.write_bytes(path.read_bytes()[:3000])
+    assert restore(copy, path, ["run"]).unsettled == ("run",)
+    with opened(path) as ledger:
+        assert ledger.unsettled() == ["run"]
+
+
 def test_rows_that_are_still_there_are_never_lost(path, copy):
     charged(path, 1)
     backup(path, copy)

@@ -69,9 +69,10 @@ def restore(copy: Path, path: Path, runs: Sequence[str]) -> Restored:
     head = _sound(copy)
     path = Path(os.path.realpath(path))
     with _only_writer(path) as lock:
-        _refuse_newer(path, copy)
+        damaged = _refuse_newer(path, copy)
         known = store.noted(path)
-        complete = known is not None and _has(copy, known)
+        # Notes are not flushed: what damaged the file, as a power cut does, may have taken the last of them back.
+        complete = known is not None and not damaged and _has(copy, known)
         if not complete and not runs:
             raise InputError(
                 "runs: none named. Name every one that may have released since the copy was made."
@@ -121,20 +122,21 @@ def _has(path: Path, known: Head) -> bool:
         return store.holds(connection, known)
 
 
-def _refuse_newer(path: Path, copy: Path) -> None:
-    """LedgerError where rows in place would be lost; a file that cannot be read is kept under another name."""
+def _refuse_newer(path: Path, copy: Path) -> bool:
+    """LedgerError where rows in place would be lost. Whether the file cannot be read; it is kept under another name."""
     if not path.exists():
-        return
+        return False
     try:
         with store.reader(path) as connection:
             _, head = replay(path, connection)
     except InputError:
         store.replace(path, Path(f"{path}.damaged"))
-        return
+        return True
     if not _has(copy, head):
         raise LedgerError(
             f"ledger={str(path)!r}: has rows that the copy {str(copy)!r} has not. Nothing was restored; keep this file."
         )
+    return False
 
 
 def _marked(draft: Path, runs: Sequence[str]) -> Head:
