@@ -55,6 +55,20 @@ def test_a_gradient_step_from_the_optimum_leads_back_to_it(loss: Loss, penalty: 
     assert np.abs(params).max() > 0.01  # not the trivial answer
 
 
+@pytest.mark.parametrize(
+    ("loss", "only"),
+    [(logistic(), 1.0), (hinge(), -1.0), (one_vs_all(3), 1)],
+    ids=["logistic", "hinge", "one_vs_all"],
+)
+def test_rows_of_one_declared_class_have_an_optimum_that_says_so(loss: Loss, only: float) -> None:
+    """scikit-learn refuses such rows; a consortium may have declared a disease that nobody turned out to have."""
+    problem = Problem(linear(DIM, loss.outputs), loss, l2(0.01))
+    rows, y = np.abs(X), np.full(ROWS, only, np.int32 if loss.outputs > 1 else np.float32)
+    scores = rows @ central_optimum(problem, rows, y)
+    said = scores.argmax(axis=1) if loss.outputs > 1 else np.sign(scores[:, 0])
+    np.testing.assert_array_equal(said, y)
+
+
 HINGE = [l2(0.01), elastic_net(0.02, 0.01), ball(0.7), box(0.3)]
 
 

@@ -91,7 +91,14 @@ def _logistic(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.n
         max_iter=_ITERATIONS,
         class_weight=dict(zip((-1.0, 1.0), loss.weights)),
     )
-    return model.fit(np.asarray(x, np.float64), y).coef_.T
+    return model.fit(*_of_both_classes(x, y)).coef_.T
+
+
+def _of_both_classes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows, and where all are of one class, one of zeros of the other: scikit-learn refuses a single class, and
+    zeros cost the same whatever the model is, so that the optimum stays where it is."""
+    absent = np.setdiff1d([-1.0, 1.0], y)
+    return np.vstack([np.asarray(x, np.float64), np.zeros((len(absent), x.shape[1]))]), np.append(y, absent)
 
 
 def _one_vs_all(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
@@ -111,7 +118,7 @@ def _hinge(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndar
         random_state=0,
         class_weight=dict(zip((-1.0, 1.0), loss.weights)),
     )
-    return model.fit(np.asarray(x, np.float64), y).coef_.T
+    return model.fit(*_of_both_classes(x, y)).coef_.T
 
 
 def _squared(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
