@@ -71,6 +71,34 @@ def test_a_person_at_two_owners_is_told_whatever_the_budget_was_for(visits):
     assert "For one record at each of up to 2 owners: ε ≤ 1.46" in said
 
 
+def test_at_three_owners_two_are_told_too_and_checked(visits):
+    """One Gaussian an owner: √2/√3 of the shift that the budget is for."""
+    out = visits.parent / "three"
+    told = coterie(*on(visits), "--owners-per-person", "3", "--out", out)
+    assert told.status == 0, told.stderr
+    found = json.loads((out / "result.json").read_text())
+    sigma = dp.get_sigma_gaussian(1.0, 1e-5)
+    both = dp.get_epsilon_gaussian(sigma * math.sqrt(3 / 2), 1e-5)
+    assert found["privacy"]["pair_epsilon"] == pytest.approx(both, rel=1e-6)
+    bound = f"ε ≤ {both:.3f}"[:-1]  # the last digit shown may be rounded up
+    assert re.search(r"at 3 owners +ε ≤ (1|0\.999\d) +.*what budgets are for\n", told.stdout)
+    assert re.search(rf"at 2 owners +{bound}\d* +a person whom two know\n", told.stdout)
+    assert re.search(rf"at 2 owners +{bound}", coterie("show", out).stdout)
+    assert f"For one record at each of up to 2 owners: {bound}" in found["privacy"]["statement"][1]
+    assert f"up to 2 owners: {bound}" in (out / "report.html").read_text("utf-8")
+    assert not any(one.problems for one in check_result(found, "here"))
+    found["privacy"]["facts"]["pair"]["epsilon"] = found["privacy"]["pair_epsilon"] = 0.1
+    assert any(
+        "person at several owners" in problem
+        for one in check_result(found, "here")
+        for problem in one.problems
+    )
+    del found["privacy"]["facts"]["pair"]
+    assert any(
+        "two owners know" in problem for one in check_result(found, "here") for problem in one.problems
+    )
+
+
 def test_one_owner_knows_nobody_twice():
     x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     found = run(Experiment(data=(x, x[:, 0] > 0), owners=1, settings={"rounds": 5})).to_json(None)

@@ -119,6 +119,11 @@ def person_told(plan: ReleasePlan, delta: float, owners_per_person: int) -> Cert
     return person_of(plan, delta, told_owners(owners_per_person)) if len(plan.sizes) > 1 else None
 
 
+def pair_told(plan: ReleasePlan, delta: float, owners_per_person: int) -> Certificate | None:
+    """What every report says beside it of a person at two owners; None where that is the same."""
+    return person_of(plan, delta, 2) if owners_per_person > 2 else None
+
+
 def person_of(plan: ReleasePlan, delta: float, owners: int) -> Certificate:
     """The certificate for a person whom up to so many owners know, for the plan's relation and view.
 

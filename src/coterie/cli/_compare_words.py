@@ -87,4 +87,5 @@ def _privacy(cell: dict[str, Any], owners: int) -> tuple[str, str, str]:
     kept = f"{cell['within']:,} of {cell['owners']:,} within budget"
     person = cell.get("person")
     more = "" if person is None else f"; ε ≤ {upper(float(person))} at {owners} owners"
+    more += "" if cell.get("pair") is None else f", {upper(float(cell['pair']))} at 2"
     return place, f"ε ≤ {upper(float(cell['certified']))}", f"claimed {claimed}; {kept}{more}"

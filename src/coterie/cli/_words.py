@@ -179,6 +179,8 @@ def _beside(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
     if person is not None:
         note = "a person whom they all know" + (": what budgets are for" if asked > 1 else "")
         rows.append((f"at {told_owners(asked)} owners", _epsilon(person, "≤"), note))
+    if privacy["pair_epsilon"] is not None:
+        rows.append(("at 2 owners", _epsilon(privacy["pair_epsilon"], "≤"), "a person whom two know"))
     return rows
 
 

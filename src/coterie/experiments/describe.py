@@ -104,7 +104,7 @@ def guarantee(
 ) -> dict[str, Any]:
     """What certificates guarantee in words, and the facts that `recompute` derives the same words from."""
     known = facts(plan, certificates, experiment, table, engine)
-    kept = {name: getattr(known, name) for name in KEPT}
+    kept = {name: getattr(known, name) for name in KEPT} | ({"pair": known.pair} if known.pair else {})
     return {"facts": kept, "statement": statement(known), "promise": promise(known)}
 
 
@@ -139,6 +139,7 @@ def facts(
         all_others=None if plan.colluding is None else _all_others(plan, worst.delta),
         owners_per_person=experiment.owners_per_person,
         person=_person(plan, worst, experiment.owners_per_person),
+        pair=_person(plan, worst, 2) if experiment.owners_per_person > 2 else None,
         calibration=experiment.calibration,
         features=experiment.features or ("gradients,ball" if table.x.ndim > 2 else "ball"),
         fitted_on_public_rows=experiment.public_rows is not None,

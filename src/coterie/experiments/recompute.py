@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from coterie._rounding import upper
 from coterie.accounting import Certificate, certify, recompute
@@ -17,6 +17,9 @@ from coterie.model.format import SUFFIX, read, unpack
 from coterie.reports.promise import promise
 from coterie.reports.statement import KEPT, Facts, statement
 from coterie.units import at_owners, told_owners
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 _SAME = 1e-6  # relative: what two machines' rounding may differ by
 _WORDS = ("accountant", "warnings")
@@ -199,11 +202,30 @@ def _person(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
     written, owners = facts.get("person"), facts.get("owners_per_person")
     if not isinstance(written, dict) or type(owners) is not int or not 1 <= owners <= len(events):
         return ["the facts lack the certificate for a person whom several owners know"]
-    again, unit = _checked(written, None), at_owners(checks[0].found.unit, told_owners(owners))
-    problems = [f"a person at several owners: {problem}" for problem in again.problems]
-    for name, stated in (("person_epsilon", written.get("epsilon")), ("owners_per_person", owners)):
+    pair, own_noise = facts.get("pair"), facts.get("own_noise") is True
+    problems = _at_owners(written, told_owners(owners), own_noise, checks, events)
+    if isinstance(pair, dict):
+        problems += _at_owners(pair, 2, own_noise, checks, events)
+    if (owners > 2) != isinstance(pair, dict):
+        problems.append(
+            "a certificate for a person whom two owners know belongs to one for more, and only there"
+        )
+    for name, stated in (
+        ("person_epsilon", written.get("epsilon")),
+        ("pair_epsilon", pair.get("epsilon") if isinstance(pair, dict) else None),
+        ("owners_per_person", owners),
+    ):
         if privacy.get(name, stated) != stated:
             problems.append(f"{name} is {privacy[name]!r} in the summary and {stated!r} in the facts")
+    return problems
+
+
+def _at_owners(
+    written: dict[str, Any], owners: int, own_noise: bool, checks: list[Check], events: list[DpEvent]
+) -> list[str]:
+    """What is wrong with the certificate for a person at so many owners."""
+    again, unit = _checked(written, None), at_owners(checks[0].found.unit, owners)
+    problems = [f"a person at several owners: {problem}" for problem in again.problems]
     for name, due in [(name, getattr(checks[0].found, name)) for name in ("delta", "relation", "view")] + [
         ("unit", unit)
     ]:
@@ -211,9 +233,13 @@ def _person(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
             problems.append(
                 f"{name} of a person at several owners is {getattr(again.found, name)!r} and not {due!r}"
             )
-    many = told_owners(owners) if facts.get("own_noise") is True else 1
     least = of_events(
-        events, many, checks[0].found.delta, again.found.relation, again.found.view, unit
+        events,
+        owners if own_noise else 1,
+        checks[0].found.delta,
+        again.found.relation,
+        again.found.view,
+        unit,
     ).epsilon
     if not (again.found.epsilon >= least or _same(again.found.epsilon, least)):
         problems.append(
@@ -267,7 +293,7 @@ def _texts(value: Any) -> list[str]:
 def _facts(obj: dict[str, Any], privacy: dict[str, Any], worst: dict[str, Any]) -> Facts:
     """The statement's facts: of the largest certificate, of the result, and those that are kept for it alone."""
     kept = privacy.get("facts")
-    if not isinstance(kept, dict) or set(kept) != set(KEPT):
+    if not isinstance(kept, dict) or set(kept) - {"pair"} != set(KEPT):
         raise InputError("privacy.facts is not as this version writes it")
     if (kept["colluding"] is None) != (kept["all_others"] is None):
         raise InputError("privacy.facts lack the certificate against all other owners together")

@@ -176,6 +176,7 @@ class Result:
                 "all_others_epsilon": (self.guarantee["facts"]["all_others"] or {}).get("epsilon"),
                 "owners_per_person": self.experiment.owners_per_person,
                 "person_epsilon": (self.guarantee["facts"]["person"] or {}).get("epsilon"),
+                "pair_epsilon": self.guarantee["facts"].get("pair", {}).get("epsilon"),
                 "certificates": recompute.to_json(self.certificates),
                 "accountant": worst.accountant,
                 "reason": worst.reason,

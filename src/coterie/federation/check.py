@@ -17,7 +17,7 @@ from typing import Any
 
 from coterie._rounding import lower, upper
 from coterie.accounting.ledger import forecast, terms_of
-from coterie.accounting.plans import person_told
+from coterie.accounting.plans import pair_told, person_told
 from coterie.errors import BudgetError, CoterieError, InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import connections, consent, forgetting, node, records, troubles
@@ -187,9 +187,10 @@ class Check:
         self.facts |= {"budget": found.epsilon, "delta": found.delta, "source": found.source}
         self.facts |= {"view": found.view, "spent": told.spent, "after": after}
         self.facts |= {"left": max(0.0, found.epsilon - after)}
-        person = person_told(plan, found.delta, planned.task.owners_per_person)
-        self.facts |= {"owners_per_person": planned.task.owners_per_person}
-        self.facts |= {"person": None if person is None else person.epsilon}
+        several = planned.task.owners_per_person
+        person, pair = (tell(plan, found.delta, several) for tell in (person_told, pair_told))
+        self.facts |= {"owners_per_person": several, "person": person and person.epsilon}
+        self.facts |= {"pair": pair and pair.epsilon}
         if not told.affordable and plan is not planned.program.plan:
             raise unaffordable(self.party, planned, found.epsilon)
         if not told.affordable:
@@ -334,7 +335,8 @@ def words(told: dict[str, Any]) -> str:
         ]
     if told.get("person") is not None:
         owners = told_owners(told["owners_per_person"])
-        lines.append(f"person:    at {owners} owners, it costs ε = {upper(told['person'])}")
+        more = "" if told.get("pair") is None else f"; at 2 owners, ε = {upper(told['pair'])}"
+        lines.append(f"person:    at {owners} owners, it costs ε = {upper(told['person'])}{more}")
     for peer in told["peers"]:
         lines.append(f"peer:      {peer['name']}: {_met(peer)}")
     lines += [f"warning:   {line}" for line in told["warnings"]]

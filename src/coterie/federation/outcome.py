@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import jax
 import numpy as np
 
 from coterie._rounding import upper
-from coterie.accounting.plans import against_all_others, certificates_of, person_told
+from coterie.accounting.plans import against_all_others, certificates_of, pair_told, person_told
 from coterie.errors import InputError
 from coterie.evaluation.words import about, choice, sentences
 from coterie.experiments import describe
@@ -73,7 +74,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "certified_epsilon": certificate.to_json()["epsilon"],
         "all_others_epsilon": None if plan.masked is None else _together(plan, planned.task.delta, at),
         "owners_per_person": planned.task.owners_per_person,
-        "person_epsilon": _person(plan, planned.task),
+        "person_epsilon": _person(plan, planned.task, person_told),
+        "pair_epsilon": _person(plan, planned.task, pair_told),
         "delta": planned.task.delta,
         "view": certificate.view,
         "releases": outcome.charged,
@@ -91,9 +93,11 @@ def _together(plan: ReleasePlan, delta: float, owner: int) -> float | str:
     return against_all_others(plan, delta)[owner].to_json()["epsilon"]
 
 
-def _person(plan: ReleasePlan, task: Task) -> float | str | None:
-    """Of a person whom several owners know; None where there is one owner."""
-    found = person_told(plan, task.delta, task.owners_per_person)
+def _person(
+    plan: ReleasePlan, task: Task, told: Callable[[ReleasePlan, float, int], Certificate | None]
+) -> float | str | None:
+    """Of a person whom several owners know; None where there is nothing to tell."""
+    found = told(plan, task.delta, task.owners_per_person)
     return None if found is None else found.to_json()["epsilon"]
 
 
@@ -174,7 +178,9 @@ def words(found: dict[str, Any]) -> str:
         person = ""
         if found.get("person_epsilon") is not None:
             owners = told_owners(found["owners_per_person"])
-            person = f" ({upper(float(found['person_epsilon']))} for a person at {owners} owners)"
+            pair = found.get("pair_epsilon")
+            more = "" if pair is None else f", {upper(float(pair))} at 2"
+            person = f" ({upper(float(found['person_epsilon']))} for a person at {owners} owners{more})"
         lines += [
             f"ε: claimed {claimed}, certified {certified} for this run{person}, audited not here; "
             f"{spent} of {found['budget_epsilon']:g} spent on these records "

@@ -105,7 +105,7 @@ def costs(said: Description) -> list[tuple[str, str]]:
     """Budget, claim and certificate."""
     facts = said.privacy
     low, high = min(facts["budget_epsilon"]), max(facts["budget_epsilon"])
-    together, person = facts["facts"].get("all_others"), facts["facts"].get("person")
+    together, person, pair = (facts["facts"].get(key) for key in ("all_others", "person", "pair"))
     owners = told_owners(facts["facts"].get("owners_per_person", 1))
     return [
         ("budget", f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"),
@@ -113,6 +113,7 @@ def costs(said: Description) -> list[tuple[str, str]]:
         ("certified", f"{_epsilon(facts['certified_epsilon']['max'], '≤')}  {facts['accountant']}"),
         *([("against all others", _epsilon(together["epsilon"], "≤"))] if together else []),
         *([(f"at {owners} owners", _epsilon(person["epsilon"], "≤"))] if person else []),
+        *([("at 2 owners", _epsilon(pair["epsilon"], "≤"))] if pair else []),
     ]
 
 

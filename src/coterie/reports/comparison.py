@@ -270,10 +270,18 @@ def _privacy_row(cell: dict[str, Any]) -> list[object]:
         *start,
         claimed,
         f"≤ {upper(float(cell['certified']))}",
-        "one owner" if cell["person"] is None else f"≤ {upper(float(cell['person']))}",
+        _person(cell),
         kept,
         f"{cell['view']}, {cell['relation']}",
     ]
+
+
+def _person(cell: dict[str, Any]) -> str:
+    """For a person at several owners, and at two where these are more."""
+    if cell["person"] is None:
+        return "one owner"
+    pair = "" if cell.get("pair") is None else f" (at 2 owners ≤ {upper(float(cell['pair']))})"
+    return f"≤ {upper(float(cell['person']))}{pair}"
 
 
 def _settings(comparison: dict[str, Any]) -> Markup:

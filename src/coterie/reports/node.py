@@ -89,10 +89,13 @@ def _together(epsilon: float | str | None) -> dict[str, str]:
 
 def _person(found: dict[str, Any]) -> dict[str, str]:
     """Of a person whom several owners know."""
-    epsilon, owners = found.get("person_epsilon"), found.get("owners_per_person", 1)
-    return (
-        {} if epsilon is None else {f"for a person at {told_owners(owners)} owners": f"ε {_bound(epsilon)}"}
-    )
+    told = {told_owners(found.get("owners_per_person", 1)): found.get("person_epsilon")}
+    told |= {2: found["pair_epsilon"]} if found.get("pair_epsilon") is not None else {}
+    return {
+        f"for a person at {owners} owners": f"ε {_bound(epsilon)}"
+        for owners, epsilon in told.items()
+        if epsilon is not None
+    }
 
 
 def _network(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:

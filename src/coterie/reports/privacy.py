@@ -176,6 +176,7 @@ def _notes(privacy: Privacy) -> list[str]:
         privacy.certificate["reason"],
         *([] if privacy.all_others is None else [_together(privacy.all_others)]),
         *([] if privacy.person is None else [_person(privacy)]),
+        *([] if privacy.pair is None else [_at(privacy.unit, 2, privacy.pair)]),
         *privacy.warnings,
     ]
     if privacy.audited is not None:
@@ -190,15 +191,13 @@ def _together(epsilon: float) -> str:
 
 def _person(privacy: Privacy) -> str:
     """What a person whom several owners know meets, and whether that was asked for."""
-    words = at_owners(privacy.unit, told_owners(privacy.owners_per_person))
-    limit = (
-        "no finite ε"
-        if math.isinf(privacy.person or 0.0)
-        else f"ε ≤ {number(at_most(privacy.person or 0.0))}"
-    )
-    return f"for one {words}: {limit}" + (
-        ", which is what budgets are for" if privacy.owners_per_person > 1 else ""
-    )
+    told = _at(privacy.unit, told_owners(privacy.owners_per_person), privacy.person or 0.0)
+    return told + (", which is what budgets are for" if privacy.owners_per_person > 1 else "")
+
+
+def _at(unit: str, owners: int, epsilon: float) -> str:
+    limit = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
+    return f"for one {at_owners(unit, owners)}: {limit}"
 
 
 def _contradictions(audited: float, audit: dict[str, Any]) -> list[str]:

@@ -86,6 +86,7 @@ class Privacy:
     all_others: float | None  # masked sums, shared noise: the largest ε against all other owners together
     owners_per_person: int  # how many owners may know one person, to whom budgets are promised
     person: float | None  # ε for a person at so many owners, at least two; None: there is one owner
+    pair: float | None  # the same at two owners, where `person` is at more
     audit: dict[str, Any]  # its finding, the world it was made in, and what was claimed and certified there
     warnings: tuple[str, ...]
     statement: tuple[str, ...]
@@ -332,6 +333,7 @@ _PUBLISHED: dict[str, tuple[type, ...]] = {
     "calibration": (list, type(None)),
     "groups": (dict, type(None)),
 }
+_BOUNDS = ("claimed", "audited", "all_others", "person", "pair")
 
 
 def _privacy(take: Taker, owners: int) -> Privacy:
@@ -340,9 +342,7 @@ def _privacy(take: Taker, owners: int) -> Privacy:
         "privacy.budget_epsilon", owners, int, float
     )  # fmt: skip
     certified = take.list_of("privacy.certified_epsilon.per_owner", owners, int, float, str)
-    bounds = {
-        key: take.bound(f"privacy.{key}_epsilon") for key in ("claimed", "audited", "all_others", "person")
-    }
+    bounds = {key: take.bound(f"privacy.{key}_epsilon") for key in _BOUNDS}
     return Privacy(
         unit=take("privacy.unit", str),
         delta=take.number("privacy.delta"),

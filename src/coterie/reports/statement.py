@@ -64,6 +64,7 @@ class Facts:
     person: dict[str, Any] | None = (
         None  # the certificate for a person at so many owners, at least two; None: there is one owner
     )
+    pair: dict[str, Any] | None = None  # the same at two owners, where `person` is at more
     calibration: str
     features: str
     fitted_on_public_rows: bool
@@ -155,8 +156,13 @@ def _otherwise(facts: Facts) -> str:
     if facts.person is None or math.isinf(facts.epsilon):
         return ""
     if facts.owners_per_person > 1:
-        return f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}."
-    epsilon = epsilon_of(facts.person)
+        one = f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}."
+        return one if facts.pair is None else one + _at_two(facts, facts.pair)
+    return _at_two(facts, facts.person)
+
+
+def _at_two(facts: Facts, person: dict[str, Any]) -> str:
+    epsilon = epsilon_of(person)
     bound = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
     return f" For one {at_owners(facts.unit, 2)}: {bound}."
 

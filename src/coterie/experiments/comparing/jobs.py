@@ -12,7 +12,7 @@ import numpy as np
 
 from coterie import topologies
 from coterie._types import PyTree
-from coterie.accounting.plans import certificates_of, person_told
+from coterie.accounting.plans import certificates_of, pair_told, person_told
 from coterie.engines.sweep import Lane, alike, sweep
 from coterie.errors import CoterieError
 from coterie.experiments.comparing.question import Comparison, Series
@@ -148,6 +148,7 @@ def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
     certificates = certificates_of(job.program.plan, shared.delta)
     worst = max(certificates, key=lambda certificate: certificate.epsilon)
     person = person_told(job.program.plan, shared.delta, shared.owners_per_person)
+    pair = pair_told(job.program.plan, shared.delta, shared.owners_per_person)
     held = person if person is not None and shared.owners_per_person > 1 else None
     claim = job.program.claim
     return kept | {
@@ -156,6 +157,7 @@ def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
         "claim_note": claim.note,
         "certified": worst.to_json()["epsilon"],
         "person": None if person is None else person.to_json()["epsilon"],
+        "pair": None if pair is None else pair.to_json()["epsilon"],
         "within": sum(
             (held or certificate).epsilon <= job.epsilon * (1 + 1e-9) for certificate in certificates
         ),
