@@ -12,7 +12,7 @@ from coterie.evaluation.estimate import estimates
 from coterie.evaluation.groups import OTHERS, groups_of
 from coterie.evaluation.held import divided, held_of, secret, simulated, trained_sizes
 from coterie.evaluation.sheet import Sheet
-from coterie.evaluation.words import TOO_FEW, sentences
+from coterie.evaluation.words import sentences, too_few
 from coterie.experiments import output, recompute
 from coterie.experiments import run as runs
 from coterie.experiments.experiment import Experiment
@@ -121,7 +121,7 @@ def test_a_run_says_by_groups_and_on_which_rows_everywhere(tmp_path):
     assert "kept out of training" in told["which"]
     assert list(told["groups"]["metrics"]) == ["sex=Female", "sex=Male", OTHERS]
     lines = list(sentences(told))
-    assert f"{OTHERS}: {TOO_FEW}" in lines
+    assert f"{OTHERS}: {too_few('record')}" in lines
     assert any(line.startswith("sex=Male: ") and "accuracy 0." in line for line in lines)
     prepared = result.prepared
     assert told["rows"] == sum(map(len, prepared.held))

@@ -8,14 +8,12 @@ from typing import Any
 
 from coterie._rounding import upper
 from coterie.problems.metrics import METRICS
-from coterie.units import counted
+from coterie.relations import UNIT
+from coterie.units import counted, several
 
 DIVERGED = (
     "the model diverged: its scores are no numbers, and the evaluation, which was charged, tells nothing"
 )
-
-
-TOO_FEW = "too few records for the noise to tell anything"
 
 
 def sentences(told: Mapping[str, Any]) -> Iterator[str]:
@@ -25,13 +23,19 @@ def sentences(told: Mapping[str, Any]) -> Iterator[str]:
         return
     for name, one in told["metrics"].items():
         yield f"{title(name)}: {shown(one)}"
+    unit = told["unit"]
     for group, metrics in (told["groups"] or {"metrics": {}})["metrics"].items():
         known = [
-            f"{title(name)} {shown(metric)}"
+            f"{title(name, unit)} {shown(metric)}"
             for name, metric in metrics.items()
             if metric["value"] is not None
         ]
-        yield f"{group}: {', '.join(known) if len(known) > 1 else TOO_FEW}"
+        yield f"{group}: {', '.join(known) if len(known) > 1 else too_few(unit)}"
+
+
+def too_few(unit: str) -> str:
+    """Of a group whose numbers the noise hides."""
+    return f"too few {several(unit)} for the noise to tell anything"
 
 
 def about(told: Mapping[str, Any]) -> str:
@@ -59,8 +63,10 @@ def choice(told: Mapping[str, Any]) -> str:
     )
 
 
-def title(name: str) -> str:
-    """A metric as people call it."""
+def title(name: str, unit: str = UNIT) -> str:
+    """A metric as people call it; what a group is counted in is the unit, of which each counts once."""
+    if name == "records":
+        return several(unit)
     return METRICS[name].words if name in METRICS else name.replace("_", " ")
 
 

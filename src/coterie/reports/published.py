@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.evaluation.words import DIVERGED, TOO_FEW, about, shown, title
+from coterie.evaluation.words import DIVERGED, about, shown, title, too_few
 from coterie.reports.markup import Markup, join, tag
 from coterie.reports.reading import Run
 
@@ -28,15 +28,15 @@ def box(told: dict[str, Any], classes: tuple[str, ...]) -> Markup:
     return join(
         [
             *parts,
-            *_groups(told["groups"]),
+            *_groups(told["groups"], told["unit"]),
             *_confusion(told["confusion"], classes),
             *_calibration(told["calibration"], classes),
         ]
     )
 
 
-def _groups(groups: dict[str, Any] | None) -> list[Markup]:
-    """A row for each group; of one with too few records, that."""
+def _groups(groups: dict[str, Any] | None, unit: str) -> list[Markup]:
+    """A row for each group; of one with too few records, or units, that."""
     if groups is None:
         return []
     names = list(next(iter(groups["metrics"].values())))
@@ -46,9 +46,9 @@ def _groups(groups: dict[str, Any] | None) -> list[Markup]:
         cells = [
             tag("td", shown(metric) if metric["value"] is not None else "–") for metric in metrics.values()
         ]
-        told = cells if any(known) else [tag("td", TOO_FEW, colspan=str(len(names)))]
+        told = cells if any(known) else [tag("td", too_few(unit), colspan=str(len(names)))]
         rows.append(tag("tr", tag("td", tag("bdi", group)), *told))
-    head = tag("tr", tag("th", "group"), *(tag("th", title(name)) for name in names))
+    head = tag("tr", tag("th", "group"), *(tag("th", title(name, unit)) for name in names))
     lead = (
         "By groups of ",
         tag("bdi", groups["column"]),
