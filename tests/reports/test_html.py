@@ -429,12 +429,13 @@ def test_who_gains_is_a_table_for_few_and_one_line_for_hundreds():
 
 def test_networks_are_drawn_for_two_and_for_hundreds():
     shapes = {}
-    for owners in (2, 20, 200):
+    for owners in (2, 3, 20, 200):
         page = Page(report(result(owners)))
         shapes[owners] = next(one for one in page.of("svg") if "network" in (one.get("class") or ""))
         assert len(page.of("circle")) == owners
-    assert [shapes[owners]["viewbox"] for owners in (2, 20, 200)] == [
+    assert [shapes[owners]["viewbox"] for owners in (2, 3, 20, 200)] == [
         "0 120 360 120",
+        "0 0 360 283",  # no empty quarter below the third
         "0 0 360 360",
         "0 0 720 720",
     ]
@@ -515,6 +516,12 @@ def test_a_person_whom_two_owners_know_stands_below_the_columns():
     page = Page(report(result(person_epsilon=1.4598)))
     assert "for one record at each of up to 2 owners: ε ≤ 1.46." in page.text
     assert "within the budget" in page.text
+
+
+def test_a_person_at_two_owners_is_told_beside_one_at_more():
+    page = Page(report(result(owners_per_person=3, person_epsilon=0.9999, pair_epsilon=0.7801)))
+    assert "for one record at each of up to 3 owners: ε ≤ 0.9999, which is what budgets are for." in page.text
+    assert "for one record at each of up to 2 owners: ε ≤ 0.7801." in page.text
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,11 @@ class Placed(NamedTuple):
     @property
     def window(self) -> tuple[float, float]:
         """Where what is drawn begins from above, and how high it is."""
-        if len(self.places) != 2 or np.ptp(self.places[:, 1]):
+        if len(self.places) == 1:
             return 0.0, self.side
-        return self.side / 3, self.side / 3
+        low, high = self.places[:, 1].min() - _MARGIN, self.places[:, 1].max() + _MARGIN
+        height = max(high - low, self.side / 3)  # owners beside each other have some air
+        return round((low + high - height) / 2, 1), round(height, 1)
 
 
 def placed(links: Network, sizes: tuple[int, ...]) -> Placed:
