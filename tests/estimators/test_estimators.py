@@ -170,6 +170,20 @@ def test_owners_may_be_none_a_number_or_a_name_for_each_row(binary):
     }
 
 
+def test_columns_may_be_called_as_what_has_no_name():
+    """y, owners and groups of arrays have no names, and take none away from X."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.uniform(-1, 1, (60, 3)), columns=["target", "owner", "group"])
+    made = CoterieClassifier(
+        bounds=(-1, 1), classes=[0, 1], public=True, experiment={"settings": {"rounds": 3}}
+    )
+    made.fit(
+        x, (x["owner"] > 0).to_numpy().astype(int), owners=rng.integers(0, 2, 60), groups=np.arange(60) // 2
+    )
+    assert list(made.feature_names_in_) == ["target", "owner", "group"]
+    assert len(made.predict(x)) == 60
+
+
 def test_groups_are_protected_whole(binary):
     _, x, y = binary
     people = pd.Series(np.arange(ROWS) // 3, name="patient")

@@ -24,7 +24,7 @@ from coterie.experiments.output import ORACLE
 from coterie.experiments.trained import model_of_run
 from coterie.model import TrainedModel
 from coterie.model.weights import in_own_units
-from coterie.problems.datasets.memory import TARGET, Records
+from coterie.problems.datasets.memory import TARGET, Records, free
 from coterie.problems.datasets.own import LEAST_ROWS
 
 
@@ -97,10 +97,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             raise BadInput(str(error)) from None
 
     def _fit(self, X: Any, y: Any, owners: Any, groups: Any) -> PrivateEstimator:
-        name = str(getattr(y, "name", None) or TARGET)
+        named = getattr(y, "name", None)
         x, y = self._checked(X, y)
         target = self._target(y)
         ranges = columns_of(x, self.bounds)
+        name = str(named or free(TARGET, ranges.columns))
         experiment = self._experiment(ranges, target, name, owners, groups)
         if not self.public:
             leaks.warn(ranges.frame, (*ranges.read_off, *target.read_off))

@@ -42,10 +42,10 @@ class Records:
         self.group: str | None = None
         self.held_out = held_out
         if groups is not None:
-            self.group = _free(str(getattr(groups, "name", None) or GROUP), self.frame.columns)
+            self.group = free(str(getattr(groups, "name", None) or GROUP), self.frame.columns)
             self.frame = self.frame.assign(**{self.group: _one_each("groups", groups, len(self.frame))})
         if owners is not None:
-            self.owner = _free(OWNER, self.frame.columns)
+            self.owner = free(OWNER, self.frame.columns)
             self.frame = self.frame.assign(**{self.owner: _one_each("owners", owners, len(self.frame))})
 
     def __repr__(self) -> str:
@@ -85,7 +85,8 @@ def _frame_with_target(data: Held) -> tuple[Frame, str | None]:
     if len(data) != 2:
         raise InputError(f"data: a tuple of {len(data)}; must be (X, y). Give owners by themselves.")
     x, y = data
-    frame, name = as_frame(x), str(getattr(y, "name", None) or TARGET)
+    frame = as_frame(x)
+    name = str(getattr(y, "name", None) or free(TARGET, frame.columns))
     if name in frame.columns:
         raise InputError(
             f"y: is named {name!r}, as a column of X is. A target is no feature: rename one of them."
@@ -184,7 +185,7 @@ def _check_width(columns: int) -> None:
         raise InputError(f"data: has {columns:,} columns, must be at most {MOST_COLUMNS:,}. Leave some out.")
 
 
-def _free(name: str, taken: Any) -> str:
+def free(name: str, taken: Any) -> str:
     while name in taken:
         name += "_"
     return name
