@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import traces
 from links import Links
-from parties import Trial, ports, until
+from parties import Trial, until
+from ports import ports
 
 from coterie.federation import party
 from coterie.federation.transport.machine import Patience
@@ -57,7 +58,7 @@ class Drill:
 
     def __init__(self, folder: Path, shape: str, seed: int, patient: bool) -> None:
         """`patient`: everybody waits for everybody, and the noise is the simulation's."""
-        patience = Patience(wait=60.0 if patient else 3.0, retry=0.2)
+        patience = Patience(wait=LONG if patient else 3.0, retry=0.2)
         self.trial = Trial(folder, SIZES, patience=patience, **SHAPES[shape])
         self.links = Links(self.trial, DELAY)
         self.shape, self.patient, self.chance = shape, patient, random.Random(f"{shape} {seed}")

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from parties import Trial, ports
+from parties import Trial
+from ports import ports
 
 from coterie.federation import party
 

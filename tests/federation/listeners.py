@@ -5,6 +5,10 @@ from __future__ import annotations
 import http.client
 import re
 import socket
+from queue import Queue
+from threading import Thread
+
+from wired import LONG
 
 SAMPLE = re.compile(r'coterie_([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\})? (\S+)')
 
@@ -21,7 +25,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def asked(port: int, path: str, host: str | None = None) -> tuple[int, str]:
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG)
     line.request("GET", path, headers={} if host is None else {"Host": host})
     answer = line.getresponse()
     found = answer.status, answer.read().decode()
@@ -30,18 +34,26 @@ def asked(port: int, path: str, host: str | None = None) -> tuple[int, str]:
 
 
 class Manager:
-    """systemd's end of the socket."""
+    """systemd's end of the socket. As systemd it listens all the time: a socket holds ten words, and then none."""
 
-    def __init__(self, address: str | bytes) -> None:
-        self.line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def __init__(self, address: str) -> None:
+        self.address, self.line = address, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.line.bind(address)
-        self.line.settimeout(180)
+        self._heard: Queue[list[str]] = Queue()
+        self._thread = Thread(target=self._listen)
 
     def __enter__(self) -> Manager:
+        self._thread.start()
         return self
 
     def __exit__(self, *trouble: object) -> None:
+        self.line.sendto(b"", self.address)
+        self._thread.join()
         self.line.close()
 
+    def _listen(self) -> None:
+        while words := self.line.recv(4096):
+            self._heard.put(words.decode().splitlines())
+
     def heard(self) -> list[str]:
-        return self.line.recv(4096).decode().splitlines()
+        return self._heard.get(timeout=LONG)

@@ -6,13 +6,10 @@ interpreter that imports JAX for itself takes seconds, and these tests start hun
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import multiprocessing as mp
 import os
-import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import worlds
+from ports import ports
+from wired import LONG
 
 from coterie import topologies
 from coterie.accounting.ledger import Ledger
@@ -66,7 +65,7 @@ class Trial:
         """`terms` are the experiment's, but for `patience`, `clock` and `aggregator`, which are the agreement's."""
         self.folder, self.seed = folder, 5
         names = [f"owner-{at}" for at in range(len(sizes))]
-        patience, clock = terms.pop("patience", Patience(wait=30.0)), terms.pop("clock", 50.0)
+        patience, clock = terms.pop("patience", Patience(wait=LONG)), terms.pop("clock", 50.0)
         aggregator = terms.pop("aggregator", True)
         agreement = Agreement(
             name="trial",
@@ -133,7 +132,7 @@ class Trial:
         if number == signal.SIGKILL:
             process.join()
 
-    def finish(self, seconds: float = 400.0) -> None:
+    def finish(self, seconds: float = 2 * LONG) -> None:
         """Wait for all; every party must end well."""
         deadline = time.monotonic() + seconds
         for name, process in self.processes.items():
@@ -221,22 +220,7 @@ class Trial:
                     writer.writerow([*(f"{value:.7g}" for value in x), "yes" if y > 0 else "no"])
 
 
-_given: set[int] = set()  # to whom a port was promised that nobody listens at yet
-
-
-def ports(count: int) -> list[int]:
-    """Free ports, none of them twice; below those that systems give to whoever dials, who could take one meanwhile."""
-    found: list[int] = []
-    while len(found) < count:
-        port = 12_000 + secrets.randbelow(20_000)  # tests side by side choose differently
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            if port not in _given:
-                found.append(port)
-                _given.add(port)
-    return found
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = LONG) -> None:
     """Wait for it."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -262,7 +246,7 @@ def _party(place: Path, data: Path | None, injected_seed: int | None, skew: floa
         with stopping() as stop:
             found = node.run(
                 party.read(place), data, log=lambda line: print(line, file=log), stop=stop,
-                injected_seed=injected_seed, linger=20.0,
+                injected_seed=injected_seed, linger=LONG,
             )  # fmt: skip
     except CoterieError as error:
         print(f"error: {error}", file=log)

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from wired import Chorus
+from wired import LONG, Chorus
 
 from coterie.federation.drive import Driver, Terms, stopping
 from coterie.federation.transport import door, trust
@@ -26,7 +26,7 @@ def main(config: Path) -> None:
         longest=longest,
     )
     machine = Chorus(name, said["voices"], said["rounds"], paced=True)
-    terms = Terms(bytes.fromhex(said["agreement"]), longest, linger=10.0)
+    terms = Terms(bytes.fromhex(said["agreement"]), longest, linger=LONG)
     with stopping() as stop:
         log = lambda line: print(line, file=sys.stderr, flush=True)
         driver = Driver(machine, transport, terms, log=log, status=Path(said["status"]), stop=stop)

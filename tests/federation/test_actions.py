@@ -11,6 +11,7 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from parties import Trial
 from typer.testing import CliRunner
+from wired import LONG
 
 from coterie.accounting.ledger import Ledger, head_of, recovery, verify
 from coterie.cli import app
@@ -89,7 +90,7 @@ def test_several_processes_write_one_chain(tmp_path):
     for one in writers:
         one.start()
     for one in writers:
-        one.join(120)
+        one.join(LONG)
         assert one.exitcode == 0
     assert [one.sequence for one in actions.read(tmp_path)] == list(range(1, 61))
 

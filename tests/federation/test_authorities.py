@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from parties import Trial, ports
+from parties import Trial
+from ports import ports
 from test_keys_at_home import delivered
 from test_network_command import call
 from wired import HOST, until

@@ -20,10 +20,11 @@ from coterie.accounting.ledger.recovery import Owed, opened, write_off
 from coterie.federation.releases.journal import Journal, numbered
 
 RUN = "0badcafe"
-ROUNDS = 500  # twice as many as the faults take
+ROUNDS = 400  # several times as many as the faults take
 
 
 def test_a_run_under_faults_ends_and_its_traces_are_sound(tmp_path, monkeypatch):
+    monkeypatch.setattr(chaos, "DELAY", 0.05)  # at most ten rounds a second, however fast the machine
     monkeypatch.setitem(chaos.SHAPES["hub"], "settings", {"steps": ROUNDS, "step_size": 0.5})
     found = chaos.play(tmp_path, "hub", seed=1, faults=["killed", "restored", "held"], patient=True)
     assert found.charges == dict.fromkeys((f"owner-{at}" for at in range(4)), ROUNDS)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from parties import Trial, until
 from typer.testing import CliRunner
+from wired import LONG
 
 from coterie.cli import app
 from coterie.errors import InputError
@@ -30,7 +31,7 @@ def said(folder: Path, line: bytes) -> dict:
     """The answer to a line of bytes, over the real socket."""
     opened = os.open(folder, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as caller:
-        caller.settimeout(30)
+        caller.settimeout(LONG)
         caller.connect(f"/proc/self/fd/{opened}/{control.NAME}")
         os.close(opened)
         caller.sendall(line)
@@ -71,7 +72,7 @@ def test_a_stop_is_told_and_the_line_lasts_as_long_as_the_node(tmp_path):
         waiting.join(0.2)
         assert waiting.is_alive()
         assert control.ask(tmp_path, "status")["status"] == {"state": "starting"}
-    waiting.join(30)
+    waiting.join(LONG)
     assert not waiting.is_alive()
     assert asked == [actions.own_user()]
 
@@ -125,13 +126,14 @@ def test_a_folder_may_be_deep(tmp_path):
 
 def test_a_node_is_asked_and_stopped_and_all_its_files_are_its_users_alone(tmp_path, monkeypatch):
     """One real process, whose neighbour never comes."""
+    monkeypatch.setattr(control, "_PATIENCE", LONG)  # of who asks
     trial = Trial(tmp_path, (7, 8), protocol="dual_averaging", settings={"rounds": 5}, gossip_steps=1)
     place, given = trial.place("owner-0"), {path.name for path in trial.place("owner-0").iterdir()}
     command = [sys.executable, "-m", "coterie", "node", str(place), "--data", str(tmp_path / "owner-0.csv")]
     command = ["sh", "-c", 'umask 0; exec "$@"', "sh", *command]
     with (tmp_path / "err").open("w") as err, subprocess.Popen(command, stderr=err) as node:
         try:
-            until(lambda: (place / "status.json").exists(), 180.0)
+            until(lambda: (place / "status.json").exists())
             run = CliRunner().invoke(app, ["network", "status", str(place), "--json"])
             (shown,) = json.loads(run.output)["parties"]
             assert (shown["name"], shown["state"]) == ("owner-0", "running")
@@ -140,7 +142,7 @@ def test_a_node_is_asked_and_stopped_and_all_its_files_are_its_users_alone(tmp_p
             monkeypatch.setenv("SUDO_USER", "alice")
             stop = CliRunner().invoke(app, ["network", "stop", str(place)])
             assert (stop.exit_code, stop.output.partition(".")[0]) == (0, "owner-0: stopped")
-            assert node.wait(60) == 0, (tmp_path / "err").read_text()
+            assert node.wait(LONG) == 0, (tmp_path / "err").read_text()
         finally:
             node.kill()
     assert {"ledger.sqlite", "ledger.sqlite.lock", "status.json", "actions.jsonl", "control.sock"} <= set(

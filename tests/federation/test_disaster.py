@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from parties import Trial, until
 from typer.testing import CliRunner
+from wired import LONG
 
 from coterie.accounting import certify
 from coterie.accounting.ledger.recovery import opened
@@ -22,7 +23,7 @@ from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.transport.machine import Patience
 
-ME = "owner-2"
+ME, ENDLESS = "owner-2", 100_000  # rounds: no test sees their end
 
 
 class Node:
@@ -58,11 +59,11 @@ class Node:
 
     def stop(self) -> None:
         self._over = True
-        self._thread.join(60)
+        self._thread.join(LONG)
         assert not self._thread.is_alive()
 
     def refused(self) -> str:
-        self._thread.join(60)
+        self._thread.join(LONG)
         assert isinstance(self.error, LedgerError), self.lines
         return str(self.error)
 
@@ -70,7 +71,7 @@ class Node:
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     return Trial(
-        tmp_path, (12, 7, 9), protocol="dual_averaging", settings={"rounds": 3_000}, topology="complete",
+        tmp_path, (12, 7, 9), protocol="dual_averaging", settings={"rounds": ENDLESS}, topology="complete",
         gossip_steps=1, patience=Patience(wait=3.0, retry=0.2),
     )  # fmt: skip
 
@@ -79,7 +80,7 @@ def trial(tmp_path: Path) -> Trial:
 def nodes(trial: Trial) -> Iterator[dict[str, Node]]:
     found = {name: Node(trial, name) for name in trial.names}
     try:
-        until(lambda: found[ME].step > 5, 120)
+        until(lambda: found[ME].step > 5)
         yield found
     finally:
         for one in found.values():
@@ -115,7 +116,7 @@ def test_yesterday_s_copy_stops_the_run_and_is_written_off(trial, nodes, tmp_pat
     ledger, copy = trial.place(ME) / "ledger.sqlite", tmp_path / "copy"
     yesterday = command("ledger", "backup", ledger, copy)["rows"]
     before = nodes[ME].step
-    until(lambda: nodes[ME].step > before + 5, 120)
+    until(lambda: nodes[ME].step > before + 5)
     nodes[ME].stop()
     drawn = lose(trial)
     assert yesterday < len(drawn)
@@ -141,13 +142,13 @@ def test_the_newest_copy_goes_on_once_every_peer_was_heard(trial, nodes, tmp_pat
     drawn = lose(trial)
     command("ledger", "restore", copy, trial.place(ME))
     nodes[ME] = Node(trial, ME)
-    until(lambda: bool(nodes[ME].snapshots) and "owner-1" in nodes[ME].snapshots[-1]["alive"], 60)
+    until(lambda: bool(nodes[ME].snapshots) and "owner-1" in nodes[ME].snapshots[-1]["alive"])
     count = len(nodes[ME].snapshots)
-    until(lambda: len(nodes[ME].snapshots) > count + 5, 60)  # longer than `wait`
+    until(lambda: len(nodes[ME].snapshots) > count + 5)  # longer than `wait`
     assert nodes[ME].releases == rows
     assert nodes[ME].snapshots[-1]["waiting_for"] == ("owner-0",)
     nodes["owner-0"] = Node(trial, "owner-0")
-    until(lambda: nodes[ME].releases > rows + 5, 120)
+    until(lambda: nodes[ME].releases > rows + 5)
     nodes[ME].stop()
     same(trial, drawn)
     with opened(ledger) as settled:

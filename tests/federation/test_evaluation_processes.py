@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from parties import Trial
+from wired import LONG
 
 from coterie.evaluation.held import divided, simulated
 from coterie.evaluation.selection import candidate
@@ -93,7 +94,7 @@ def test_all_owners_publish_what_the_simulator_says(shape, tmp_path, trials):
 def test_killed_during_the_evaluation_an_owner_releases_nothing_twice(tmp_path, trials):
     trial = Trial(
         tmp_path, SIZES, protocol="dual_averaging", epsilon=(8.0,), evaluate=0.3, select=0.3,
-        patience=Patience(wait=8.0), settings={"rounds": 3}, topology="ring",
+        patience=Patience(wait=LONG), settings={"rounds": 3}, topology="ring",
     )  # fmt: skip
     trials.append(trial)
     for party in ("owner-0", "owner-1"):
@@ -107,7 +108,7 @@ def test_killed_during_the_evaluation_an_owner_releases_nothing_twice(tmp_path, 
     check(trial)
 
 
-def _trained(status: Path, seconds: float = 120.0) -> None:
+def _trained(status: Path, seconds: float = LONG) -> None:
     """Wait until the party has all its rounds behind it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from parties import Trial, until
+from wired import LONG
 
 
 class Node:
@@ -29,7 +30,7 @@ class Node:
             )
 
     def ended(self) -> tuple[int, dict]:
-        out, _ = self.child.communicate(timeout=120)
+        out, _ = self.child.communicate(timeout=LONG)
         return self.child.returncode, json.loads(out)
 
 
@@ -45,7 +46,7 @@ def nodes(tmp_path: Path, interruptible: None) -> Iterator[dict[str, Node]]:
 
 
 def test_a_node_that_was_told_to_stop_ends_well_and_says_that_it_is_not_done(nodes):
-    until(lambda: all("joins" in one.said.read_text() for one in nodes.values()), 120.0)
+    until(lambda: all("joins" in one.said.read_text() for one in nodes.values()))
     for one, number in zip(nodes.values(), (signal.SIGTERM, signal.SIGINT), strict=True):
         one.child.send_signal(number)
     for one in nodes.values():

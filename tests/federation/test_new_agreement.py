@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 from parties import Trial, until
+from wired import LONG
 
 from coterie.federation import node, party
 from coterie.federation.releases.release import Outlet
@@ -61,7 +62,7 @@ class Nodes:
                 log=self.lines[name].append,
                 stop=lambda: self._stop() or bool(self.errors),
                 injected_seed=trial.seed,
-                linger=20.0,
+                linger=LONG,
             )
         except BaseException as error:
             self.errors.append(error)
@@ -87,7 +88,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def founded(folder: Path, shape: str, change: str, sizes: tuple[int, ...] = SIZES) -> Trial:
     """A network of all of them, or of all but the last."""
     first = sizes if change == "revoke" else sizes[:-1]
-    trial = Trial(folder, first, patience=Patience(wait=30.0, retry=0.2), **SHAPES[shape])
+    trial = Trial(folder, first, patience=Patience(wait=LONG, retry=0.2), **SHAPES[shape])
     trial.write_records(sizes)
     trial.allow(50.0)
     return trial
@@ -167,7 +168,7 @@ def test_processes_begin_a_new_agreement_at_the_beginning(tmp_path, trials, shap
     if when == "end":
         trial.finish()
     else:
-        until(lambda: len(list((tmp_path / "net").glob("parties/*/ledger.sqlite"))) == len(FEWER) - 1, 120.0)
+        until(lambda: len(list((tmp_path / "net").glob("parties/*/ledger.sqlite"))) == len(FEWER) - 1)
         trial.stop()
     trial.processes.clear()
     changed(trial, change, FEWER)

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 from listeners import Manager, asked, samples
-from parties import Trial, ports, until
+from parties import Trial, until
+from ports import ports
 
 from coterie.federation import node, party
 

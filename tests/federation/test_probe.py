@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from wired import HOST, identities
+from wired import HOST, LONG, identities
 
 from coterie.federation.transport import probe as probes
 from coterie.federation.transport import trust
@@ -27,7 +27,7 @@ def answering(answer) -> Iterator[tuple[str, list[bytes]]]:
     def serve() -> None:
         plain, _ = server.accept()
         with plain:
-            plain.settimeout(10)
+            plain.settimeout(LONG)
             try:
                 heard.append(answer(plain))
             except OSError:
@@ -52,6 +52,12 @@ def tls(own: Identity, admits: Path):
             return secured.recv(100)
 
     return answer
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is there has the time that it needs to shake hands, whatever else this machine does."""
+    monkeypatch.setattr(probes, "_PATIENCE", LONG)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +100,8 @@ def test_a_wrong_certificate_is_named(people, who, words):
         probe(people["me"], "b", address)
 
 
-def test_who_refuses_this_party_s_certificate_is_named(people):
+def test_who_refuses_this_party_s_certificate_is_named(people, monkeypatch):
+    monkeypatch.setattr(probes, "_OBJECTION", LONG)
     with (
         answering(tls(people["b"], people["stranger"].authority)) as (address, _),
         pytest.raises(Unreached, match="it refuses this party's certificate .*unknown ca"),
@@ -111,7 +118,7 @@ def test_another_program_s_port_is_named(people, monkeypatch):
         probe(people["me"], "b", address)
     monkeypatch.setattr(probes, "_PATIENCE", 0.2)
     silent = threading.Event()
-    with answering(lambda plain: bytes(silent.wait(10))) as (address, _):
+    with answering(lambda plain: bytes(silent.wait(LONG))) as (address, _):
         with pytest.raises(Unreached, match="the port is open, but nobody speaks TLS"):
             probe(people["me"], "b", address)
         silent.set()
@@ -139,6 +146,7 @@ def test_a_machine_that_is_off_or_apart_is_named(people, monkeypatch, error, wor
     def unreachable(*_: object, **__: object) -> None:
         raise error
 
+    monkeypatch.setattr(probes, "_PATIENCE", 5.0)
     monkeypatch.setattr(socket, "create_connection", unreachable)
     with pytest.raises(Unreached, match=words):
         probe(people["me"], "b", f"{HOST}:1")

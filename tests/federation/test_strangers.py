@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zenoh
-from wired import HOST, Chorus, addresses, identities, until
+from wired import HOST, LONG, Chorus, addresses, identities, until
 
 from coterie.federation.drive import Driver, Terms
 from coterie.federation.transport import trust, wire
@@ -112,8 +112,8 @@ class Scene:
         self.over = True
         self.child.send_signal(signal.SIGTERM)
         for thread in self.threads:
-            thread.join(20)
-        printed, _ = self.child.communicate(timeout=180)
+            thread.join()
+        printed, _ = self.child.communicate(timeout=LONG)
         assert (self.child.returncode, printed) == (0, "stopped\n")
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ class Scene:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     found = Scene(tmp_path_factory.mktemp("scene"))
     try:
-        assert until(lambda: found.shown()["step"] > 5, 40.0)
+        assert until(lambda: found.shown()["step"] > 5)
         yield found
         found.close()
     finally:
@@ -200,7 +200,7 @@ def test_an_ended_certificate_is_named_as_that_and_not_as_a_stranger_s(scene: Sc
 
 def dial(scene: Scene) -> socket.socket:
     host, port = scene.at["a"].split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=LONG)
 
 
 def test_no_certificate_gets_no_connection(scene: Scene):
@@ -219,7 +219,7 @@ def test_plain_tcp_gets_no_connection(scene: Scene):
     before = scene.count(f"{STRANGER}: no connection")
     with dial(scene) as plain:
         plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        plain.settimeout(10)
+        plain.settimeout(LONG)
         heard = plain.recv(100)
     assert heard[:1] in (b"", b"\x15")  # nothing, or an alert of TLS
     assert until(lambda: scene.count(f"{STRANGER}: no connection") > before)
@@ -344,17 +344,21 @@ def test_the_run_went_on(scene: Scene, hostile: Hostile):
 def test_a_flood_of_a_valid_owner_stops_nobody(scene: Scene, hostile: Hostile):
     shown, log = scene.shown(), len(scene.lines("malformed"))
     before = scene.count("d: malformed") + shown["dropped"].get("d", 0)
-    began = time.monotonic()
-    for burst in range(40):  # 10,000 a second for two seconds
+    began, sent = time.monotonic(), 0
+
+    def burst() -> bool:
+        """10,000 a second on a machine that has the time; whether rounds went on meanwhile."""
+        nonlocal sent
         for _ in range(500):
             hostile.say(b"\xc1junk")
-        time.sleep(max(0.0, began + 0.05 * (burst + 1) - time.monotonic()))
-    took = time.monotonic() - began
-    assert until(
-        lambda: scene.count("d: malformed") + scene.shown()["dropped"].get("d", 0) >= before + 20_000
-    )
-    assert scene.shown()["step"] > shown["step"] + 5
-    assert len(scene.lines("malformed")) - log <= took + 16  # seconds of the flood and of the wait above
+        sent += 500
+        time.sleep(0.05)
+        return sent >= 20_000 and scene.shown()["step"] > shown["step"] + 5
+
+    assert until(burst)
+    assert until(lambda: scene.count("d: malformed") + scene.shown()["dropped"].get("d", 0) >= before + sent)
+    lines = len(scene.lines("malformed")) - log
+    assert lines <= time.monotonic() - began + 2  # one a second
     assert scene.goes_on()
     assert "b" not in scene.shown()["dropped"]
 
@@ -372,16 +376,22 @@ def junk(plain: socket.socket, messages: int) -> int:
 def test_a_flood_on_the_port_stops_nobody(scene: Scene):
     shown, log = scene.shown(), len(scene.lines("corrupt"))
     before = scene.count(f"{STRANGER}: no connection")
-    began, sent = time.monotonic(), 0
-    for connection in range(20):  # 10,000 a second for two seconds
+    began, connections, sent = time.monotonic(), 0, 0
+
+    def burst() -> bool:
+        """Another connection, ten a second; whether there were enough of them, and rounds went on meanwhile."""
+        nonlocal connections, sent
         with dial(scene) as plain:
             sent += junk(plain, 1_000)
-        time.sleep(max(0.0, began + 0.1 * (connection + 1) - time.monotonic()))
-    assert sent > 5_000
+        connections += 1
+        time.sleep(0.1)
+        return connections >= 20 and sent > 5_000 and scene.shown()["step"] > shown["step"]
+
+    assert until(burst)
     assert until(lambda: scene.count(f"{STRANGER}: no connection") > before)
-    assert scene.shown()["step"] > shown["step"]
     assert scene.goes_on()
-    assert len(scene.lines("corrupt")) - log <= time.monotonic() - began + 2
+    lines = len(scene.lines("corrupt")) - log
+    assert lines <= time.monotonic() - began + 2  # one a second
 
 
 def test_no_line_shows_a_key_or_a_value(scene: Scene):

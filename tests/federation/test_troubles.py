@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from parties import Trial
 from typer.testing import CliRunner
+from wired import LONG
 
 from coterie.cli import app
 from coterie.errors import InputError
@@ -25,7 +26,7 @@ NOW = dt.datetime(2027, 1, 1, 12, tzinfo=dt.UTC)
 class Nodes:
     """Some parties of a trial, for at most some seconds or until a line was said by each."""
 
-    def __init__(self, trial: Trial, names: tuple[str, ...], words: str, seconds: float = 20.0) -> None:
+    def __init__(self, trial: Trial, names: tuple[str, ...], words: str, seconds: float = LONG) -> None:
         self.lines: dict[str, list[str]] = {name: [] for name in names}
         self.outcomes: dict[str, node.Outcome] = {}
         self._end, self._words = time.monotonic() + seconds, words

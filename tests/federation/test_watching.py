@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from listeners import Manager, asked, samples
-from parties import Trial, ports
+from parties import Trial
+from ports import ports
 from rich.console import Console
 from typer.testing import CliRunner
 

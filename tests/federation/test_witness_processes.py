@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from parties import Trial, ports, until
+from parties import Trial, until
+from ports import ports
+from wired import LONG
 
 from coterie.federation import party
 from coterie.federation.transport.machine import Patience
 
-ME, ROUNDS = "owner-2", 3_000  # the last one dials the others
+ME, ROUNDS = "owner-2", 100_000  # the last one dials the others; no test sees the end
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def step(trial: Trial, name: str = ME) -> int:
 
 def gone_on(trial: Trial, rounds: int = 20) -> None:
     before = step(trial)
-    until(lambda: step(trial) >= before + rounds, 120.0)
+    until(lambda: step(trial) >= before + rounds)
 
 
 def kept(trial: Trial) -> dict[str, bytes]:
@@ -64,7 +66,7 @@ def put_back(trial: Trial, *contents: dict[str, bytes]) -> None:
 def refused(trial: Trial) -> str:
     """Start the owner: it must stop with status 3. What it said."""
     process = trial.start(ME, injected=False)
-    process.join(120)
+    process.join(LONG)
     lines = (trial.place(ME) / "test.log").read_text().splitlines()
     assert process.exitcode == 3, lines
     return lines[-1]
@@ -120,7 +122,7 @@ def test_a_copied_folder_is_refused_and_both_are_told(trial, tmp_path):
     own = replace(party.read(copy), listen=f"127.0.0.1:{ports(1)[0]}")
     (copy / party.NAME).write_text(own.to_toml())
     process = trial.start(ME, injected=False, place=copy)
-    process.join(120)
+    process.join(LONG)
     said = (copy / "test.log").read_text()
     assert process.exitcode == 3, said
     assert "another process runs under this name" in said or "holds this owner's release" in said

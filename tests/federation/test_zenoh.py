@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wired import Chorus, addresses, identities, until
+from wired import LONG, Chorus, addresses, identities, until
 
 from coterie.errors import InputError
 from coterie.federation.drive import Driver, Terms
@@ -47,13 +47,16 @@ class Peers:
 
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
-    found = Peers(tmp_path_factory.mktemp("peers"))
-    try:
-        assert until(lambda: all(len(one.alive()) == 2 for one in found.transports.values()))
-        yield found
-    finally:
-        for one in found.transports.values():
-            one.close()
+    with pytest.MonkeyPatch.context() as patched:
+        # A full queue is waited for as long as it takes: what is tested here is not how fast this machine empties it.
+        patched.setattr("coterie.federation.transport.zenoh._PATIENCE", int(LONG * 1e6))
+        found = Peers(tmp_path_factory.mktemp("peers"))
+        try:
+            assert until(lambda: all(len(one.alive()) == 2 for one in found.transports.values()))
+            yield found
+        finally:
+            for one in found.transports.values():
+                one.close()
 
 
 def test_a_frame_reaches_its_addressee_alone(peers: Peers):
@@ -257,12 +260,13 @@ def test_two_processes_finish_together_and_a_third_is_stopped(peers: Peers, tmp_
         )
     try:
         for name in "ab":
-            out, errors = children[name].communicate(timeout=180)
+            out, errors = children[name].communicate(timeout=LONG)
             assert (children[name].returncode, out) == (0, "finished\n"), errors
             assert "PRIVATE" not in errors
             assert json.loads((tmp_path / f"{name}.status").read_text())["state"] == "finished"
+        assert until((tmp_path / "c.status").exists)  # it listens to signals from a moment before that
         children["c"].send_signal(signal.SIGTERM)
-        out, errors = children["c"].communicate(timeout=180)
+        out, errors = children["c"].communicate(timeout=LONG)
         assert (children["c"].returncode, out) == (0, "stopped\n"), errors
         assert json.loads((tmp_path / "c.status").read_text())["state"] == "stopped"
     finally:
@@ -288,13 +292,13 @@ def test_a_run_over_tls_hears_what_was_said(peers: Peers):
             peers={other: at[other] for other in others if other < name},  # one of two dials
             longest=LONGEST,
         )
-        results[name] = Driver(machines[name], transport, Terms(bytes(32), LONGEST, 20.0), log=print).run()
+        results[name] = Driver(machines[name], transport, Terms(bytes(32), LONGEST, LONG), log=print).run()
 
     threads = [threading.Thread(target=run, args=(name,)) for name in NAMES]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(40)
+        thread.join(LONG)
     assert results == dict.fromkeys(NAMES, True)
     for machine in machines.values():
         assert {key[0]: value - key[1] for key, value in machine.heard.items()} == {

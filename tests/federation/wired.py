@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from coterie.federation.transport.trust import Identity
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 HOST = "127.0.0.1"
+LONG = 300.0  # seconds for what takes a few, on a machine that has other things to do
 
 
 def identities(folder: Path, names: Sequence[str]) -> dict[str, Identity]:
@@ -24,15 +24,13 @@ def identities(folder: Path, names: Sequence[str]) -> dict[str, Identity]:
 
 
 def addresses(names: Sequence[str]) -> dict[str, str]:
-    """A free port for each name; all are held until all are known, so that they differ."""
-    held = [socket.create_server((HOST, 0)) for _ in names]
-    found = {name: f"{HOST}:{one.getsockname()[1]}" for name, one in zip(names, held, strict=True)}
-    for one in held:
-        one.close()
-    return found
+    """A free port for each name."""
+    from ports import ports  # of the folder above, which party.py, a process of its own, does not know
+
+    return {name: f"{HOST}:{port}" for name, port in zip(names, ports(len(names)), strict=True)}
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = LONG) -> bool:
     """Whether a condition came true in time."""
     end = time.monotonic() + seconds
     while not condition():

@@ -23,7 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import traces
-from parties import ports, until
+from parties import until
+from ports import ports
 
 from coterie.federation import party
 
