@@ -1,21 +1,33 @@
 """Strictness once, globally: silent promotion of types or ranks is a bug in numerical privacy code."""
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Programs that tests start write as tests read them, whatever terminal `make test` was called from.
 os.environ["PYTHONIOENCODING"] = "utf-8"
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# What passed once passes again: the same examples every time. New ones: pytest --hypothesis-profile=default.
-settings.register_profile("repeatable", derandomize=True)
+# Commands keep what they compile in a folder of this run's own, which processes beside each other share: nothing that
+# an earlier run left, or another checkout writes meanwhile, is in it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["COTERIE_CACHE"] = tempfile.mkdtemp(prefix="coterie-cache-")
+    atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
+
+# What passed once passes again: the same examples every time, however long the machine takes for one. New ones:
+# pytest --hypothesis-profile=default.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 collect_ignore_glob = ["*conftest.py"]  # --doctest-modules cannot import several of one name

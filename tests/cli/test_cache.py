@@ -28,6 +28,7 @@ def started(cache: Path) -> list[str]:
         text=True,
         check=True,
     )
+    assert done.stderr == ""
     return done.stdout.split("\n")
 
 
@@ -36,6 +37,16 @@ def test_programs_are_kept_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert (where, shape) == (str(tmp_path / "cache" / "compiled"), "(9, 9)")
     assert Path(where).stat().st_mode & 0o777 == 0o700
     assert any(Path(where).iterdir())
+
+
+def test_entries_that_are_not_whole_are_compiled_anew_without_a_word(tmp_path: Path) -> None:
+    """As another process finds them that starts meanwhile, or after a kill."""
+    kept = Path(started(tmp_path)[0])
+    entries = [entry for entry in kept.iterdir() if entry.is_file()]
+    assert entries
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:-10])
+    assert started(tmp_path)[1] == "(9, 9)"
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:

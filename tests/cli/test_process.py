@@ -37,12 +37,23 @@ def test_start_up_does_without_jax(arguments):
     assert done.stdout
 
 
-def test_help_takes_less_than_a_second_of_processor_time():
-    before = os.times()
-    assert call("run", "--help").returncode == 0
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    assert used < 1.0
+def processor_time(*command: str) -> float:
+    """The least of three: whoever shares a core makes it more."""
+    found = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run(command, capture_output=True, timeout=300, check=True)
+        after = os.times()
+        found.append(
+            after.children_user + after.children_system - before.children_user - before.children_system
+        )
+    return min(found)
+
+
+def test_help_takes_a_fraction_of_what_importing_the_slow_libraries_takes():
+    """A fifth, 0.3 s of processor time; less than half on any machine, whatever its second is worth."""
+    slow = processor_time(sys.executable, "-c", "import jax, pandas, sklearn.linear_model")
+    assert processor_time(COTERIE, "run", "--help") < slow / 2
 
 
 @pytest.mark.parametrize(

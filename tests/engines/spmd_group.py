@@ -94,7 +94,7 @@ def play(engine: Callable[..., Trace], row: Row) -> Trace:
 def main(out: str, process: int, processes: int, port: int, names: list[str]) -> None:
     """Join, run, write."""
     if processes > 1:
-        join(Place(f"127.0.0.1:{port}", process, processes, 120.0))
+        join(Place(f"127.0.0.1:{port}", process, processes, 600.0))
     found = {
         f"{name}.{at}": np.asarray(leaf)
         for name in names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import spmd_group
 import worlds
+from ports import ports
 from spmd_group import DIM, LAYOUTS, PROTOCOLS, ROWS, SIZES, case, play
 
 from coterie import protocols
@@ -31,8 +31,7 @@ PATIENCE = 600  # seconds; other people use the machine too
 
 
 def start(out: Path, processes: int, devices: int, rows) -> list[subprocess.Popen]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (port,) = ports(1)
     tests = Path(__file__).parent.parent
     flags = f"--xla_force_host_platform_device_count={devices}"
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])

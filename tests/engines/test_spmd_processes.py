@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ports import ports
 
 PATIENCE = 600  # seconds; other people use the machine too
 LOST = 4  # exit status
@@ -76,11 +77,6 @@ def gone(pid: int) -> bool:
         return True
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def test_a_killed_process_stops_all_and_the_run_goes_on_to_the_same_result(visits):
     folder = visits.parent
     options = ("--processes", 2, "--set", "rounds=2000", "--gossip-steps", 1)
@@ -120,7 +116,7 @@ def test_workers_end_with_a_supervisor_that_was_killed(visits):
 
 def test_processes_that_cannot_meet_say_why(visits):
     """Nobody there, a port that is taken, too few, and settings that differ."""
-    here = f"127.0.0.1:{free_port()}"
+    here = f"127.0.0.1:{ports(1)[0]}"
     with socket.create_server(("", 0)) as taken:
         busy = f"127.0.0.1:{taken.getsockname()[1]}"
         cases = [
@@ -150,11 +146,9 @@ def test_processes_that_cannot_meet_say_why(visits):
         assert (status, out, len(errors)) == (LOST, "", 1)
         assert reason in errors[0]
 
-    here = f"127.0.0.1:{free_port()}"
-    both = [
-        start(visits, "--processes", 2, "--coordinator", here, "--process-id", at, "--seed", at)
-        for at in (0, 1)
-    ]
+    here = f"127.0.0.1:{ports(1)[0]}"
+    words = ("--processes", 2, "--coordinator", here, "--timeout", PATIENCE)
+    both = [start(visits, *words, "--process-id", at, "--seed", at) for at in (0, 1)]
     line = "error: process 0 has seed = 0, process 1 has seed = 1. Give every process the same options."
     assert [finish(one) for one in both] == [(2, "", [line])] * 2
 

@@ -24,7 +24,7 @@ KILLS_A_LEDGER = 25  # so that several of the kills fall into the creation of a 
 
 
 def write(path: Path, working: int) -> None:
-    """Charge and send, as fast as possible, until killed. Says on `working` when the first one is through."""
+    """Charge and send, as fast as possible, until killed. Says on `working` when one is through."""
     notes = os.open(f"{path}.notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     noted = Path(f"{path}.notes").read_text().splitlines()
     round = int(noted[-1].split()[1]) if noted else 0
@@ -48,7 +48,8 @@ def kill_one(path: Path, moments: random.Random) -> None:
         write(path, working)
     os.close(working)
     if moments.random() < 0.75:
-        os.read(heard, 1)  # a busy machine may take its time
+        for _ in range(moments.randint(1, 4)):
+            os.read(heard, 1)  # a busy machine may take its time
     time.sleep(0.03 * moments.random())
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)

@@ -26,7 +26,7 @@ def test_what_was_sent_is_charged_once_whenever_the_writer_is_killed(tmp_path):
         [sys.executable, str(script), str(tmp_path), str(KILLS), str(time.time_ns())],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     acknowledged = 0
@@ -46,7 +46,8 @@ def test_what_was_sent_is_charged_once_whenever_the_writer_is_killed(tmp_path):
             assert ledger.spent().event.events[0].count == rows
             for round, shas in sent.items():
                 assert {hashlib.sha256(ledger.stored("run", round) or b"").hexdigest()} == shas
-    assert acknowledged > KILLS / 2  # the writers really got to work
+    # The writers really got to work: three in four end none to three new rounds, 253 expected, 17.5 the deviation.
+    assert acknowledged > KILLS / 2
 
 
 def test_a_kill_between_storing_and_sending_gives_the_same_message_again(tmp_path):

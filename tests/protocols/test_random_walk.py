@@ -45,10 +45,10 @@ def test_one_pass_with_one_owner_is_wor_sgd():
     walked = build("random_walk", given, {"passes": 1, "batch": 4, "step": 0.3}, "certified")
     turned = build("wor_sgd", given, {"batch": 4, "step": 0.3}, "certified")
     assert walked.plan.noise_multiplier == turned.plan.noise_multiplier
-    np.testing.assert_array_equal(
-        np.asarray(simulate(walked, records, seed=2).model),
-        np.asarray(simulate(turned, records, seed=2).model),
-    )
+    models = [np.asarray(simulate(program, records, seed=2).model) for program in (walked, turned)]
+    np.testing.assert_allclose(
+        *models, rtol=1e-5, atol=1e-6
+    )  # two programs, each rounded as its compiler likes
 
 
 def test_without_noise_it_is_five_passes_of_sgd_with_root_steps():

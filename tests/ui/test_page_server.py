@@ -30,7 +30,7 @@ from coterie.ui.runs import Runs
 
 PORT, TOKEN = 8124, "the-token"
 SMALL = {"owners": 3, "records": 2000, "dimension": 10, "rounds_at_most": 10, "epsilon": "1", "delta": 1e-5}
-DEADLINE = 180  # seconds
+DEADLINE = 600  # seconds
 
 
 def coterie(*words: object) -> dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 
@@ -37,4 +38,6 @@ def keep_compiled() -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(place))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    # JAX writes entries in place: one that another process is writing, or was killed over, is compiled anew.
+    warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache entry")
     return place
