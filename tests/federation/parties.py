@@ -62,11 +62,12 @@ class Trial:
     """A network of real processes under a folder."""
 
     def __init__(self, folder: Path, sizes: Sequence[int], **terms: Any) -> None:
-        """`terms` are the experiment's, but for `patience`, `clock` and `aggregator`, which are the agreement's."""
+        """`terms` are the experiment's, but for `patience`, `clock` and `aggregator`, which are the agreement's, and
+        `host`, at which all parties are."""
         self.folder, self.seed = folder, 5
         names = [f"owner-{at}" for at in range(len(sizes))]
         patience, clock = terms.pop("patience", Patience(wait=LONG)), terms.pop("clock", 50.0)
-        aggregator = terms.pop("aggregator", True)
+        aggregator, host = terms.pop("aggregator", True), terms.pop("host", "127.0.0.1")
         agreement = Agreement(
             name="trial",
             experiment=Experiment(delta=1e-4, penalty="l2", strength=0.01, **terms),
@@ -79,7 +80,7 @@ class Trial:
             aggregator=aggregator,
         )
         addresses = {
-            name: f"127.0.0.1:{port}"
+            name: f"{host}:{port}"
             for name, port in zip([*names, "learner", "aggregator"], ports(len(names) + 2))
         }
         hub = network.settled(agreement).hub

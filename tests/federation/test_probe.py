@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from wired import HOST, LONG, identities
 
-from coterie.federation.transport import probe as probes
-from coterie.federation.transport import trust
+from coterie.federation.transport import trust, tunnel
 from coterie.federation.transport.probe import Unreached, probe
 from coterie.federation.transport.trust import Identity
 
@@ -116,7 +115,7 @@ def test_another_program_s_port_is_named(people, monkeypatch):
 
     with answering(web) as (address, _), pytest.raises(Unreached, match="does not speak TLS as a node does"):
         probe(people["me"], "b", address)
-    monkeypatch.setattr(probes, "_PATIENCE", 0.2)
+    monkeypatch.setattr(tunnel, "PATIENCE", 0.2)
     silent = threading.Event()
     with answering(lambda plain: bytes(silent.wait(LONG))) as (address, _):
         with pytest.raises(Unreached, match="the port is open, but nobody speaks TLS"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from wired import addresses, until
 
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment
-from coterie.federation import connections, network, party
+from coterie.federation import connections, consent, network, party
 from coterie.federation.agreement import Agreement
-from coterie.federation.transport import trust
+from coterie.federation.transport import requests, trust
+from coterie.federation.transport.zenoh import ZenohTransport
 from coterie.problems.datasets.schema import Schema
 
 
@@ -78,3 +80,53 @@ def test_no_owner_takes_the_router_s_name(tmp_path: Path):
 def test_a_router_without_a_port_is_refused(tmp_path: Path, router: str):
     with pytest.raises(InputError, match="must be host:port"):
         network.found(tmp_path / "net", agreement("a", "b", "c"), {}, router)
+
+
+def sealed_behind_a_router(folder: Path, router: str) -> dict[str, ZenohTransport]:
+    """Two owners who made their keys at home and have signed, and know each other over a router alone."""
+    asked = {name: requests.make(folder / "home" / name, name) for name in ("a", "b")}
+    planned = network.found(folder / "net", agreement("a", "b"), {}, router, asked=asked)
+    for name in planned.parties:
+        shutil.copy(folder / "home" / name / "private.key", folder / "net" / "parties" / name)
+    signed = [consent.sign(folder / "net" / "parties" / name, name, planned.agreement) for name in "ab"]
+    network.enter_consents(folder / "net", signed)
+    owners = [party.read(folder / "net" / "parties" / name) for name in planned.parties]
+    return {
+        own.name: connections.transport(own, planned, trust.identity(own.folder, own.name)) for own in owners
+    }
+
+
+def test_who_keeps_the_router_reads_and_forges_nothing_between_sealed_owners(tmp_path, monkeypatch):
+    """A keeper who changed its router: no access control, it hears everything, and says everything it likes."""
+    router = addresses(["router"])["router"]
+    lines = sealed_behind_a_router(tmp_path, router)
+    heard: list[tuple[str, bytes]] = []
+    caught: list[tuple[str, bytes]] = []
+
+    def spoken() -> bool:
+        lines["b"].send("a", b"what b says")
+        return bool(caught and heard)
+
+    monkeypatch.chdir(tmp_path / "net" / "router")
+    changed = json.loads(Path("router.json").read_text())
+    del changed["access_control"]
+    with zenoh.open(zenoh.Config.from_json5(json.dumps(changed))) as keeper:
+        ear = keeper.declare_subscriber(
+            "coterie/**", lambda one: caught.append((str(one.key_expr), one.payload.to_bytes()))
+        )
+        try:
+            lines["a"].open(lambda sender, frame: heard.append((sender, frame)))
+            lines["b"].open(lambda sender, frame: None)
+            assert until(spoken)
+            key, frame = caught[0]
+            assert key.endswith("/b/a")
+            assert all(b"what b says" not in one for _, one in caught)
+            lies = [b"what b says", frame[:-1] + bytes([frame[-1] ^ 1]), bytes(len(frame)), b""]
+            for one in lies:
+                keeper.put(key, one)
+            assert until(lambda: lines["a"].forged().get("b", 0) == len(lies))
+            assert set(heard) == {("b", b"what b says")}
+        finally:
+            ear.undeclare()
+            for line in lines.values():
+                line.close()

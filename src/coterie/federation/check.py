@@ -202,7 +202,7 @@ class Check:
     def _dial(self, name: str, address: str) -> bool:
         assert self._own is not None
         try:
-            ends = probe(self._own, name, address)
+            ends = probe(self._own, name, address, self.party.proxy)
         except Unreached as why:
             if name in self.peers:
                 self.peers[name].says = str(why)  # it may still come, and answer

@@ -29,6 +29,7 @@ def transport(
         listen=None if party.router else party.listen,
         peers={} if party.router else dialled(party, planned),
         router=party.router,
+        proxy=party.proxy,
         longest=longest(planned),
         announced=announced,
         seals=seals(party, planned, identity),
@@ -57,6 +58,11 @@ def dialled(party: Party, planned: Collaboration) -> dict[str, str]:
         return {ROUTER: party.router}
     peers = planned.peers(party.name)
     return {name: where for name, where in party.peers.items() if name in peers}
+
+
+def resolved(party: Party, planned: Collaboration) -> dict[str, str]:
+    """Whose addresses this machine looks up: of whom it dials, or of the proxy, which looks up all others."""
+    return dialled(party, planned) if party.proxy is None else {"the proxy": party.proxy}
 
 
 def keys_of(folder: Path, agreement: Agreement) -> str:

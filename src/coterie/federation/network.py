@@ -30,6 +30,7 @@ from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.connections import keys_of, longest
 from coterie.federation.party import Party
 from coterie.federation.transport import authorities, keeping, requests, trust
+from coterie.federation.transport.address import checked, numeric6, parts
 from coterie.federation.transport.zenoh import ROUTER, router_config
 
 PORT = 17471  # of the first party that has no address; the next ones follow
@@ -68,9 +69,9 @@ def found(
         trust.create_authority(folder / "authority")
     for name in () if own else planned.parties:
         place = folder / "parties" / name
-        trust.issue(folder / "authority", name, [host_of(where[name])], place, publics.get(name))
+        trust.issue(folder / "authority", name, [parts(where[name])[0]], place, publics.get(name))
     if router is not None:
-        trust.issue(folder / "authority", ROUTER, [host_of(router)], folder / "router")
+        trust.issue(folder / "authority", ROUTER, [parts(router)[0]], folder / "router")
     write(folder, planned, where, router)
     return planned
 
@@ -121,6 +122,7 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
                 epsilon=old.epsilon,
                 delta=old.delta,
                 ledger_file=old.ledger_file,
+                proxy=old.proxy,
                 same_people=old.same_people,
                 trusts_aggregator=old.trusts_aggregator,
                 honest=old.honest,
@@ -133,7 +135,7 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
 def _router(folder: Path, planned: Collaboration, router: str) -> str:
     """What `zenohd` is started with, in the router's own folder: it listens at the port that all dial."""
     own = trust.Identity(ROUTER, Path(trust.AUTHORITY), Path(trust.CERTIFICATE), Path(trust.PRIVATE_KEY))
-    listen = f"0.0.0.0:{router.rpartition(':')[2]}"
+    listen = f"{'[::]' if numeric6(router) else '0.0.0.0'}:{parts(router)[1]}"
     return router_config(
         own, listen, planned.parties, keys_of(folder / "authority", planned.agreement), longest(planned)
     )
@@ -179,7 +181,7 @@ def add(
     if own:
         authorities.keep(folder, own)
     else:
-        trust.issue(folder / "authority", owner, [host_of(where[owner])], place, publics.get(owner))
+        trust.issue(folder / "authority", owner, [parts(where[owner])[0]], place, publics.get(owner))
     write(folder, planned, where, router)
     return planned
 
@@ -331,14 +333,7 @@ def check_addresses(addresses: Mapping[str, str], names: Sequence[str]) -> None:
     for name, address in addresses.items():
         if name not in names:
             raise InputError(f"address of {name!r}: no such party. Parties: {', '.join(names)}.")
-        host, colon, port = address.rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise InputError(f"address={address!r}: must be host:port, such as ml.example.org:{PORT}.")
-
-
-def host_of(address: str) -> str:
-    """The host of host:port."""
-    return address.rpartition(":")[0].strip("[]")
+        checked(f"address of {name!r}", address)
 
 
 def _budgets(agreement: Agreement) -> dict[str, float]:

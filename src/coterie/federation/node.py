@@ -27,7 +27,7 @@ from coterie.federation import consent, forgetting, records
 from coterie.federation.after import evaluated, table_sides
 from coterie.federation.allowed import allowed
 from coterie.federation.collaboration import Collaboration, collaboration
-from coterie.federation.connections import dialled, longest, transport
+from coterie.federation.connections import longest, resolved, transport
 from coterie.federation.drive import Driver, Terms
 from coterie.federation.honest import charged_plan, has_keys, one_witness, own_masks, unaffordable
 from coterie.federation.party import Party
@@ -120,7 +120,7 @@ def run(
         machine = evaluated(party, planned, machine, sides, outlet, journal)
         ends = known(party, (*planned.peers(party.name), *((ROUTER,) if party.router else ())))
         dates = {"certificates": {name: end.isoformat() for name, end in ends.items()}}
-        troubles = Troubles(ends, dialled(party, planned), log)
+        troubles = Troubles(ends, resolved(party, planned), log)
         witnessed = Witnessed(
             machine,
             _joining(party, planned, everyone=owner is not None and owner.outlet.restored),

@@ -24,6 +24,7 @@ class Party:
     listen: str | None = None  # host:port
     peers: dict[str, str] = field(default_factory=dict)  # whom to dial, and where
     router: str | None = None
+    proxy: str | None = None  # host:port of an HTTP proxy, by which this party dials whomever it dials
     generator: Generator = "exact"
     epsilon: float | None = (
         None  # the ledger's budget over all runs; None: what the agreement says for this run
@@ -81,7 +82,8 @@ class Party:
         """The file's content."""
         import tomli_w
 
-        own = {"name": self.name, "listen": self.listen, "router": self.router, "generator": self.generator}
+        own = {"name": self.name, "listen": self.listen, "router": self.router, "proxy": self.proxy}
+        own |= {"generator": self.generator}
         own |= {"epsilon": self.epsilon, "delta": self.delta}
         own |= {"ledger": self.ledger_file, "same_people": self.same_people or None}
         own |= {"trusts_aggregator": self.trusts_aggregator or None}
@@ -107,6 +109,7 @@ def read(path: Path) -> Party:
         "name",
         "listen",
         "router",
+        "proxy",
         "generator",
         "epsilon",
         "delta",
@@ -123,7 +126,7 @@ def read(path: Path) -> Party:
 
 
 def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    for key in ("name", "listen", "router", "generator", "ledger"):
+    for key in ("name", "listen", "router", "proxy", "generator", "ledger"):
         if not isinstance(given.get(key, ""), str):
             raise InputError(f"{path}: {key}={given[key]!r}: must be text.")
     checked_name(given.get("name", ""))

@@ -15,8 +15,8 @@ from pathlib import Path
 from coterie.errors import InputError
 from coterie.federation.party import Party
 from coterie.federation.transport import trust
+from coterie.federation.transport.address import resolves
 from coterie.federation.transport.lines import warning
-from coterie.federation.transport.zenoh import resolves
 
 WARNING = dt.timedelta(days=30)  # before a certificate ends
 _PAUSE = 30.0  # seconds between two looks

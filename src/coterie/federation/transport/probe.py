@@ -12,9 +12,10 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
+from coterie.federation.transport.address import parts
 from coterie.federation.transport.trust import Identity
+from coterie.federation.transport.tunnel import PATIENCE, ProxyRefused, dial
 
-_PATIENCE = 5.0  # seconds for each of name, connection and handshake
 _OBJECTION = 0.5  # seconds in which the other end may object to this party's certificate
 _ENDED, _NOT_YET, _WRONG_HOST, _WRONG_ADDRESS = 10, 9, 62, 64  # OpenSSL's X509_V_ERR numbers
 
@@ -23,12 +24,11 @@ class Unreached(Exception):
     """Why not, in words."""
 
 
-def probe(identity: Identity, name: str, address: str) -> dt.datetime:
+def probe(identity: Identity, name: str, address: str, proxy: str | None = None) -> dt.datetime:
     """Dial `name` at host:port; when its certificate ends. Unreached, with the reason, where it cannot be."""
-    host, _, port = address.rpartition(":")
-    _resolve(host, int(port))
-    with _connect(host, int(port)) as plain:
-        secured = _secure(identity, plain, host)
+    _resolve(address if proxy is None else proxy)
+    with _connect(address, proxy) as plain:
+        secured = _secure(identity, plain, parts(address)[0])
         with secured:
             shown = secured.getpeercert() or {}
             _refuse_another(shown, name)
@@ -36,25 +36,32 @@ def probe(identity: Identity, name: str, address: str) -> dt.datetime:
     return dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), dt.UTC)
 
 
-def _resolve(host: str, port: int) -> None:
+def _resolve(address: str) -> None:
     try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        socket.getaddrinfo(*parts(address), type=socket.SOCK_STREAM)
     except OSError as error:
         raise Unreached(
             f"the host name does not resolve ({error.strerror}). Is it spelt rightly? Else ask who keeps the names"
         ) from error
 
 
-def _connect(host: str, port: int) -> socket.socket:
+def _connect(address: str, proxy: str | None) -> socket.socket:
     try:
-        return socket.create_connection((host, port), timeout=_PATIENCE)
+        return dial(address, proxy)
+    except ProxyRefused as error:
+        raise Unreached(
+            f"the proxy {proxy} does not connect with it: {error.strerror!r}. Is the peer's node running? Else ask who "
+            "keeps the proxy to allow this host and port"
+        ) from error
     except ConnectionRefusedError as error:
+        if proxy is not None:
+            raise Unreached(f"no proxy listens at {proxy}. Correct proxy in node.toml") from error
         raise Unreached(
             "nobody listens at this port. Start its node, or its --check at the same time; else correct the address"
         ) from error
     except TimeoutError as error:
         raise Unreached(
-            f"no answer within {_PATIENCE:g} seconds. Is the machine on, and does a firewall let this port through?"
+            f"no answer within {PATIENCE:g} seconds. Is the machine on, and does a firewall let this port through?"
         ) from error
     except OSError as error:
         raise Unreached(f"cannot be dialled ({error.strerror}). Ask who keeps the network") from error

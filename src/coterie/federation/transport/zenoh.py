@@ -23,15 +23,16 @@ Messages are dropped rather than waited for: a frozen or dead peer must not stop
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import InputError
+from coterie.federation.transport import address as addresses
 from coterie.federation.transport.sealing import Seal
 from coterie.federation.transport.trust import Identity, checked_name
+from coterie.federation.transport.tunnel import Tunnel
 
 if TYPE_CHECKING:
     import zenoh
@@ -57,11 +58,12 @@ class ZenohTransport:
         listen: str | None = None,
         peers: Mapping[str, str] | None = None,
         router: str | None = None,
+        proxy: str | None = None,
         longest: int,
         announced: bool = True,
         seals: Mapping[str, Seal] | None = None,
     ) -> None:
-        """`listen`, the values of `peers` and `router` are host:port.
+        """`listen`, the values of `peers`, `router` and `proxy` are host:port.
 
         Args:
             identity: the party's certificate and key, as `trust.identity` has checked them.
@@ -71,6 +73,7 @@ class ZenohTransport:
             listen: where others may dial; None: nowhere.
             peers: those of them to dial, and where. One of two peers must dial; both may.
             router: a router through which to go to everybody, instead of `listen` and `peers`.
+            proxy: an HTTP proxy by which to dial, whomever this party dials.
             longest: the most bytes of a frame.
             announced: whether peers are to see that it came and that it left.
             seals: of peers whose frames are sealed end to end; from them nothing else is taken.
@@ -82,7 +85,7 @@ class ZenohTransport:
             ends = _endpoints(listen, peers or {}, self.admitted)
             rules = access(self.name, self.admitted, self._run)
         elif listen is None and not peers:
-            ends = {"listen": [], "connect": [_dialled("router", router)]}
+            ends = {"listen": [], "connect": [_endpoint("router", router)]}
             rules = access(self.name, self.admitted, self._run, through=ROUTER)
         else:
             raise InputError(
@@ -94,6 +97,8 @@ class ZenohTransport:
             self._config["connect"] |= {"timeout_ms": _ROUTER_WAIT, "exit_on_failure": True}
         self._config["access_control"] = rules
         self._announced, self._seals = announced, dict(seals or {})
+        self._proxy = None if proxy is None else addresses.checked("proxy", proxy)
+        self._tunnels: list[Tunnel] = []
         self._session: zenoh.Session | None = None
         self._held: list[Any] = []  # what Zenoh forgets as soon as nobody holds it
         self._publishers: dict[str, zenoh.Publisher] = {}
@@ -108,10 +113,13 @@ class ZenohTransport:
         """
         import zenoh
 
+        near = [self._within_reach(endpoint) for endpoint in self._config["connect"]["endpoints"]]
+        connect = self._config["connect"] | {"endpoints": near}
         try:
-            self._session = zenoh.open(_zenoh_config(self._config))
+            self._session = zenoh.open(_zenoh_config(self._config | {"connect": connect}))
         except zenoh.ZError as error:
-            raise InputError(_explain(self._config, error)) from error
+            self.close()
+            raise InputError(_explain(self._config, self._proxy, error)) from error
         for peer in self.admitted:
             self._hold(peer, deliver, changed)
         if self._announced:
@@ -146,8 +154,20 @@ class ZenohTransport:
         if self._session is not None:
             self._session.close()
             self._session = None
+        for tunnel in self._tunnels:
+            tunnel.close()
+        self._tunnels.clear()
         self._held.clear()
         self._publishers.clear()
+
+    def _within_reach(self, endpoint: str) -> str:
+        """An endpoint that Zenoh can dial. Through a tunnel it does not compare the certificate's host, only its
+        authority; what passes is decided by the certificate's name, as everywhere (`access`)."""
+        address = endpoint.removeprefix("tls/")
+        if self._proxy is None and not addresses.numeric6(address):
+            return endpoint
+        self._tunnels.append(Tunnel(address, self._proxy))
+        return f"tls/{self._tunnels[-1].near}#verify_name_on_connect=false"
 
     def _hold(self, peer: str, deliver: Deliver, changed: Callable[[], None]) -> None:
         import zenoh
@@ -313,46 +333,21 @@ def _endpoints(listen: str | None, peers: Mapping[str, str], admitted: Sequence[
     unknown = sorted(set(peers) - set(admitted))
     if unknown:
         raise InputError(f"peers: {unknown[0]!r:.80} is not admitted. Admit it, or do not dial it.")
-    dialled = [_dialled(f"the address of {name}", address) for name, address in sorted(peers.items())]
+    dialled = [_endpoint(f"the address of {name}", address) for name, address in sorted(peers.items())]
     return {"listen": [_endpoint("listen", listen)] if listen is not None else [], "connect": dialled}
 
 
 def _endpoint(what: str, address: str) -> str:
-    host, _, port = address.rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536) or set(host) & set(
-        "/#?; "
-    ):
-        raise InputError(f"{what}: {address!r:.80} must be host:port, with a port of 1 to 65535.")
-    return f"tls/{address}"
+    return f"tls/{addresses.checked(what, address)}"
 
 
-def _dialled(what: str, address: str) -> str:
-    """Zenoh takes the name to verify from before the first colon: a number of IPv6 never passes."""
-    if address.startswith("["):
-        raise InputError(
-            f"{what}: {address!r:.80} is an IPv6 address, which cannot be verified. Give a host name."
-        )
-    return _endpoint(what, address)
-
-
-def resolves(address: str) -> bool:
-    """Whether the host of host:port is known. May take long."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return True
-
-
-def _explain(config: Mapping[str, Any], error: Exception) -> str:
+def _explain(config: Mapping[str, Any], proxy: str | None, error: Exception) -> str:
     reason = str(error).partition(" at /")[0][:200]  # not where in Zenoh's own source
     if config["mode"] == "client":
         address = config["connect"]["endpoints"][0]
-        if not resolves(address.removeprefix("tls/")):
-            return (
-                f"router={address}: the host name does not resolve. Correct it, or ask who keeps its names."
-            )
+        first, what = (address.removeprefix("tls/"), "router") if proxy is None else (proxy, "proxy")
+        if not addresses.resolves(first):
+            return f"{what}={first}: the host name does not resolve. Correct it, or ask who keeps its names."
         return f"router={address}: no answer; is it running, with this agreement? ({reason})"
     where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
     return f"listen={where}: cannot listen there; does another node, or is the address another machine's? ({reason})"
