@@ -39,6 +39,52 @@ def said(folder: Path, line: bytes) -> dict:
         return json.loads(caller.makefile().readline())
 
 
+INTRUDER = """
+import errno, json, os, socket, sys
+os.chdir(sys.argv[1])
+names = os.listdir()
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+def tried(what):
+    try:
+        return what() or "got in"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+def called():
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(30)
+        line.connect("control.sock")
+        line.sendall(b'{"command": "stop"}\\n')
+        line.shutdown(socket.SHUT_WR)
+        return json.loads(line.makefile().readline()).get("error", "obeyed")
+found = {name: tried(lambda: open(name, "rb").close()) for name in names if name != "control.sock"}
+print(json.dumps(found | {"control.sock": tried(called), "write": tried(lambda: open("x", "w").close())}))
+"""
+PUBLIC = {"node.toml", "agreement.json", "certificates.json", "certificate.pem", "authority.pem"}
+
+
+def intruded(place: Path) -> dict[str, str]:
+    """What another user of this machine gets at, who was led into the folder: needs root, who can become one."""
+    tried = subprocess.run(
+        [sys.executable, "-c", INTRUDER, place], capture_output=True, text=True, check=True
+    )
+    return json.loads(tried.stdout)
+
+
+def refuse_another_user(place: Path) -> None:
+    """By the folder's mode; by the files' own where the folder was opened; by the node's where its socket was."""
+    assert set(intruded(place).values()) == {"EACCES"}
+    place.chmod(0o755)
+    found = intruded(place)
+    assert {"private.key", "ledger.sqlite", "ledger.sqlite.lock", "actions.jsonl", "status.json"} <= set(
+        found
+    )
+    assert {name: what for name, what in found.items() if what != "EACCES"}.keys() <= PUBLIC
+    (place / control.NAME).chmod(0o666)
+    assert "user 65534 may not" in intruded(place)[control.NAME]
+    (place / control.NAME).chmod(0o600)
+    place.chmod(0o700)
+
+
 def test_the_owner_alone_sees_where_the_node_stands(tmp_path):
     with control.listening(tmp_path, nobody) as node:
         assert stat.S_IMODE((tmp_path / control.NAME).stat().st_mode) == 0o600
@@ -139,6 +185,8 @@ def test_a_node_is_asked_and_stopped_and_all_its_files_are_its_users_alone(tmp_p
             assert (shown["name"], shown["state"]) == ("owner-0", "running")
             written = {path.name for path in place.iterdir() if not path.name.startswith(".")} - given
             modes = {name: stat.S_IMODE((place / name).stat().st_mode) for name in written}
+            if os.geteuid() == 0:  # others cannot become a second user, and have the modes below
+                refuse_another_user(place)
             monkeypatch.setenv("SUDO_USER", "alice")
             stop = CliRunner().invoke(app, ["network", "stop", str(place)])
             assert (stop.exit_code, stop.output.partition(".")[0]) == (0, "owner-0: stopped")
@@ -149,6 +197,8 @@ def test_a_node_is_asked_and_stopped_and_all_its_files_are_its_users_alone(tmp_p
         modes
     )
     assert set(modes.values()) == {0o600}, modes
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE((place / "private.key").stat().st_mode) == 0o600
     told = actions.read(place)
     assert [one.action for one in told] == ["start", "stop", "end"]
     assert told[1].by == f"{actions.user(os.getuid(), 'alice')}"
