@@ -7,6 +7,7 @@ interpreter that imports JAX for itself takes seconds, and these tests start hun
 from __future__ import annotations
 
 import csv
+import fcntl
 import multiprocessing as mp
 import os
 import signal
@@ -122,8 +123,8 @@ class Trial:
         process = _CONTEXT.Process(
             target=_party, args=(place or self.place(name), data, self.seed if injected else None, skew)
         )
-        process.start()
         self.processes[name if place is None else str(place)] = process
+        process.start()
         return process
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
@@ -143,9 +144,9 @@ class Trial:
     def stop(self) -> None:
         """End whatever still runs."""
         for process in self.processes.values():
-            if process.is_alive():
+            if process.pid is not None:
                 process.kill()
-            process.join()
+                process.join()
 
     def log(self, name: str) -> str:
         path = self.place(name) / "test.log"
@@ -233,8 +234,19 @@ def _padded(rows: np.ndarray, longest: int) -> np.ndarray:
     return np.concatenate([rows, np.zeros((longest - len(rows), *rows.shape[1:]), rows.dtype)])
 
 
+def _end_with_the_parent() -> None:
+    """However the program that started this one ends, this one does, also while it stands still: of a pipe whose other
+    end is gone the kernel tells by a signal, and here that is SIGKILL."""
+    parent = mp.parent_process()
+    if sys.platform == "linux" and parent is not None:
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+
+
 def _party(place: Path, data: Path | None, injected_seed: int | None, skew: float) -> None:
     """The body of one process: what `coterie node` does."""
+    _end_with_the_parent()
     if skew:
         right = time.time
         time.time = lambda: right() + skew

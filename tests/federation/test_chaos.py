@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +17,7 @@ import dp_accounting
 import numpy as np
 import pytest
 import traces
+from parties import until
 
 from coterie.accounting.ledger import Ledger
 from coterie.accounting.ledger.recovery import Owed, opened, write_off
@@ -31,6 +35,40 @@ def test_a_run_under_faults_ends_and_its_traces_are_sound(tmp_path, monkeypatch)
     assert found.marks > 3 * ROUNDS
     assert found.moments >= 6
     assert found.compared == 4
+
+
+def test_no_party_outlives_a_drill_however_that_ends(tmp_path):
+    """Also one that stands still, and where the drill has no time to say farewell."""
+    program = (
+        "import sys, time, signal, pathlib, parties\n"
+        "trial = parties.Trial(pathlib.Path(sys.argv[1]), (7, 8), protocol='dual_averaging', settings={'rounds': 2})\n"
+        "number = trial.start('owner-0').pid\n"
+        "parties.until(lambda: bool(trial.log('owner-0')))\n"
+        "trial.kill('owner-0', signal.SIGSTOP)\n"
+        "print(number, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    paths = os.pathsep.join(sys.path)
+    drill = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    assert drill.stdout is not None
+    number = int(drill.stdout.readline())
+    assert alive(number)
+    drill.kill()
+    drill.wait()
+    drill.stdout.close()
+    until(lambda: not alive(number))
+
+
+def alive(number: int) -> bool:
+    """Whether a process of this number runs or stands still; one that waits to be buried does not."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
 
 
 def test_every_kind_of_fault_is_in_every_run_of_the_long_drill():
