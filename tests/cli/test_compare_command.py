@@ -15,7 +15,7 @@ from cli_world import Ran, coterie, write_visits
 from coterie import Comparison, Experiment, InputError, compare, run
 from coterie.experiments import kept
 from coterie.experiments.comparing import jobs
-from coterie.experiments.comparing.store import Store, store_of
+from coterie.experiments.comparing.store import FORMAT, Store, store_of
 
 FILES = {
     "asked.json",
@@ -178,10 +178,25 @@ def test_a_folder_of_other_records_or_of_no_comparison_is_refused(compared, tmp_
     write_visits(mine, rows=204)
     with pytest.raises(InputError, match="holds another comparison: files is"):
         store_of(out, asked)
+    kept.write(out / "asked.json", {"protocols": ["dual_averaging"]})
+    with pytest.raises(InputError, match="was begun by another version of coterie, .* Name a new folder"):
+        store_of(out, asked)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no comparison"):
         store_of(tmp_path / "other", asked)
+
+
+def test_what_cells_hold_is_what_their_format_says(compared):
+    """Cells of another version are told by `FORMAT` alone: raise it with any change here."""
+    held = [json.loads(file.read_text()) for file in (compared.out / "cells").iterdir()]
+    keys = {frozenset(one["found"]) for one in held}
+    alone = {"values", "steps", "seconds"}
+    privacy = (
+        "claimed claim_source claim_note certified person within owners relation unit view accountant reason"
+    )
+    full = alone | {*privacy.split(), "warnings"}
+    assert (FORMAT, keys) == (2, {frozenset({"value"}), frozenset(alone), frozenset(full)})
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing_finished(visits, tmp_path, monkeypatch):

@@ -365,6 +365,25 @@ def test_a_run_in_progress_of_another_version_is_listed_without_its_picture():
     assert shown.in_progress(found | {"about": {"sizes": 3}})["about"] is None
 
 
+def test_a_folder_of_another_version_is_shown_and_going_on_with_it_says_what_it_lacks(tmp_path):
+    running = tmp_path / "census-push_sum-1.running"
+    running.mkdir()
+    (running / "progress.json").write_text('{"what": "training"}')
+    (running / "job.json").write_text("{}")
+    (one,) = Runs(tmp_path).all()
+    assert (one["what"], one["points"], one["done"]) == ("training", [], 0)
+    held = signal.getsignal(signal.SIGINT)
+    try:
+        assert watched.main(running) == 1
+    finally:
+        signal.signal(signal.SIGINT, held)
+    (one,) = Runs(tmp_path).all()
+    assert (
+        one["error"]
+        == f"{running / 'job.json'}: is not there, or of another version. Discard this run and begin it again."
+    )
+
+
 def test_names_are_claimed_once(tmp_path):
     (tmp_path / "census-push_sum-1").mkdir()
     (tmp_path / "census-push_sum-2.running").mkdir()

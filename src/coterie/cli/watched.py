@@ -23,7 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli._cache import keep_compiled
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, InputError
 from coterie.experiments import kept
 from coterie.ui.runs import CHECKPOINT, ENDING, EXPERIMENT, JOB, LOCK, LOG, PROGRESS
 
@@ -147,15 +147,24 @@ def _run(folder: Path, noted: Noted) -> None:
     from coterie.experiments.run import run
     from coterie.experiments.training import Keeping
 
-    job = json.loads((folder / JOB).read_text())
+    data_dir = _data_dir(folder / JOB)
     experiment, checkpoint = read_toml(folder / EXPERIMENT), folder / CHECKPOINT
     keep_compiled()
     keeping = Keeping(checkpoint, resume=checkpoint.exists())
-    data_dir = None if job["data_dir"] is None else Path(job["data_dir"])
     result = run(experiment, data_dir, noted.tell, keeping, watch=noted)
     noted.tell("drawing", 0, 0)
     output.write(result, folder.with_name(folder.name.removesuffix(ENDING)))
     shutil.rmtree(folder)
+
+
+def _data_dir(job: Path) -> Path | None:
+    try:
+        said = json.loads(job.read_text())["data_dir"]
+        return None if said is None else Path(said)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{job}: is not there, or of another version. Discard this run and begin it again."
+        ) from error
 
 
 if __name__ == "__main__":

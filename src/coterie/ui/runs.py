@@ -182,10 +182,12 @@ def _checked(name: str) -> str:
 
 
 def _progress(place: Path) -> dict[str, Any]:
+    """As its process wrote it last; what it has not written yet, or another version never wrote, is as at the start."""
+    start = {"what": "starting", "done": 0, "of": 0, "points": [], "about": None, "error": None}
     try:
-        return json.loads((place / PROGRESS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {"what": "starting", "done": 0, "of": 0, "points": [], "about": None, "error": None}
+        return start | json.loads((place / PROGRESS).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return start
 
 
 def _experiment(place: Path) -> dict[str, Any]:

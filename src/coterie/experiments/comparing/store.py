@@ -17,6 +17,7 @@ from coterie.experiments import kept
 from coterie.experiments.comparing.question import Comparison
 
 ASKED, CELLS = "asked.json", "cells"
+FORMAT = 2  # of cells: one more with every change of what they hold (`jobs.told_of`)
 
 
 @dataclass
@@ -82,13 +83,19 @@ def identity(comparison: Comparison) -> dict[str, Any]:
     files = (shared.data, shared.columns, shared.topology)
     states = {name: Path(name).stat() for name in files if isinstance(name, str) and Path(name).is_file()}
     changed = {name: [state.st_size, state.st_mtime_ns] for name, state in states.items()}
-    return comparison.to_dict() | {"files": changed, "coterie": version("coterie"), "jax": version("jax")}
+    versions = {"coterie": version("coterie"), "format": FORMAT, "jax": version("jax")}
+    return comparison.to_dict() | {"files": changed} | versions
 
 
 def _check_same(folder: Path, asked: dict[str, Any]) -> None:
     there = kept.read(folder / ASKED) if folder.is_dir() else None
     if not there:
         raise InputError(f"out={str(folder)!r}: exists and holds no comparison. Name a new folder.")
+    if there.get("format") != FORMAT:
+        raise InputError(
+            f"out={str(folder)!r}: was begun by another version of coterie, whose cells hold other things. Name a new "
+            "folder."
+        )
     other = [key for key in {**asked, **there} if asked.get(key) != there.get(key)]
     if other:
         key = other[0]
