@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from wired import HOST, LONG, identities
 
+from coterie.federation.transport import probe as probes
 from coterie.federation.transport import trust, tunnel
 from coterie.federation.transport.probe import Unreached, probe
 from coterie.federation.transport.trust import Identity
@@ -56,7 +57,7 @@ def tls(own: Identity, admits: Path):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is there has the time that it needs to shake hands, whatever else this machine does."""
-    monkeypatch.setattr(probes, "_PATIENCE", LONG)
+    monkeypatch.setattr(tunnel, "PATIENCE", LONG)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +146,6 @@ def test_a_machine_that_is_off_or_apart_is_named(people, monkeypatch, error, wor
     def unreachable(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(probes, "_PATIENCE", 5.0)
     monkeypatch.setattr(socket, "create_connection", unreachable)
     with pytest.raises(Unreached, match=words):
         probe(people["me"], "b", f"{HOST}:1")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import Trial, ports
+from parties import Trial
+from ports import ports
 from proxy import Proxy
 from wired import until
 
