@@ -1,7 +1,6 @@
 """`coterie certify` as an accountant: mechanisms on the command line or in a file, both ways round, and mistakes."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -107,20 +106,6 @@ def test_mistakes_are_one_line(change, words):
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "accountant.md"
-
-
-def test_the_page_shows_what_the_commands_print(tmp_path, monkeypatch):
-    """Every block that begins with a command, in a folder with the page's plan.toml."""
-    blocks = PAGE.read_text(encoding="utf-8").split("```")[1::2]
-    monkeypatch.chdir(tmp_path)
-    (plan,) = (block.removeprefix("toml\n") for block in blocks if block.startswith("toml\n"))
-    Path("plan.toml").write_text(plan, encoding="utf-8")
-    sessions = [block.strip().split("\n", 1) for block in blocks if block.startswith("\n$ ")]
-    assert len(sessions) == 4
-    for command, expected in sessions:
-        program, *arguments = shlex.split(command.removeprefix("$ "))
-        assert program == "coterie"
-        assert coterie(*arguments).stdout.strip() == expected
 
 
 def test_the_pages_renyi_number():

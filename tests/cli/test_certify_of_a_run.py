@@ -1,8 +1,6 @@
 """What `coterie run` writes is what `coterie certify --from` computes again."""
 
 import json
-import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -134,19 +132,3 @@ def test_facts_in_the_result_are_the_statements(ran):
     facts = ran.json["privacy"]["facts"]
     assert facts["noise"] == "with Gaussian noise"
     assert (facts["releases"], facts["own_noise"], facts["features"]) == (5, True, "ball")
-
-
-PERSONS = Path(__file__).parents[2] / "docs" / "persons.md"
-
-
-def test_the_page_about_persons_shows_what_the_commands_print(tmp_path, monkeypatch):
-    """The commands that write files stand in the text, those that read them in blocks."""
-    page = PERSONS.read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    for asked, file in re.findall(r"`coterie ([^`]*) > (\w+\.json)`", page):
-        Path(file).write_text(coterie(*shlex.split(asked)).stdout, encoding="utf-8")
-    blocks = [block.strip().split("\n", 1) for block in page.split("```")[1::2]]
-    sessions = [block for block in blocks if block[0].startswith("$ coterie certify")]
-    assert len(sessions) == 2
-    for command, expected in sessions:
-        assert coterie(*shlex.split(command)[2:]).stdout.strip() == expected

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from cli_world import HOSPITALS, Ran, coterie
 
-ROOT = Path(__file__).parents[2]
 ROWS = 540
 QUICK = ("--owner-column", "hospital", "--set", "rounds=2", "--epsilon", "0.5", "--delta", "1e-3")
 NO = "always saying 'no' gives an accuracy of"
@@ -53,7 +52,6 @@ def ran(patients: Path, target: str, out: Path, *more: object) -> Ran:
 
 def test_a_model_that_finds_nothing_is_called_so_first(patients, tmp_path):
     done = ran(patients, "ill", tmp_path / "out")
-    assert "\n".join(done.stdout.splitlines()[:2]) in (ROOT / "docs/running.md").read_text()
     text = " ".join(done.stdout.split())
     assert text.startswith(("No better than a constant: " + NO, "Worse than a constant: " + NO))
     assert "(oracle)" in text[:200]  # the test rows are owners' records

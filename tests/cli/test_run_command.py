@@ -188,20 +188,7 @@ def test_the_demonstration(tmp_path, monkeypatch):
     assert privacy["budget_epsilon"] == 1.0
     assert all(one <= 1.0 for one in privacy["certified_epsilon"]["per_owner"])
     assert not math.isclose(privacy["claimed_epsilon"], privacy["certified_epsilon"]["max"])
-    assert_readme_shows(done.stdout)
     assert np.genfromtxt(out / "trace.csv", delimiter=",", skip_header=1).shape[1] == 23
-
-
-def assert_readme_shows(stdout: str) -> None:
-    """The output in the README is this run's, up to the last digits of another processor."""
-    readme = iter((ROOT / "README.md").read_text().split("```"))
-    shown = next(block for block in readme if block.startswith("\ncensus: 20 owners")).splitlines()[1:]
-    lines = stdout.splitlines()
-    assert len(shown) == len(lines)
-    for theirs, ours in zip(shown[:-1], lines):  # the last line has the time
-        numbers = [[float(one) for one in re.findall(r"\d\.\d{4}", line)] for line in (theirs, ours)]
-        assert re.sub(r"\d\.\d{4}", "#", theirs) == re.sub(r"\d\.\d{4}", "#", ours)
-        assert numbers[0] == pytest.approx(numbers[1], abs=0.01)
 
 
 def test_the_readme_has_a_row_for_every_protocol():

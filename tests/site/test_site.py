@@ -14,7 +14,7 @@ from coterie.reports.odds import in_hundred, one_in, suspicion
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r"^ *```(?:console)?\n(.*?)^ *```", re.S | re.M)
+FENCE = re.compile(r"^ *```(?:console|sh)?\n(.*?)^ *```", re.S | re.M)
 REST = re.compile(r" #.*| {2,}(?!--).*| [|>&].*")  # a comment, what a command is for, what its output goes to
 HOLE = re.compile(r"…|\[|add\|revoke")
 
