@@ -281,10 +281,12 @@ def _alike(one: str, other: str, within: float) -> bool:
 
 
 def main() -> None:
-    """Write the outputs of the pages that are named."""
+    """Write the outputs of the pages that are named, where they say something else than before."""
     for page in [Path(name).resolve() for name in sys.argv[1:]] or pages():
-        page.write_text(finished(page)[1], "utf-8")
-        print(f"written: {page.relative_to(ROOT)}")
+        made = finished(page)[1]
+        if difference(page.read_text("utf-8"), made):
+            page.write_text(made, "utf-8")
+            print(f"written: {page.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
