@@ -17,7 +17,7 @@ What stands in a comment of HTML is not shown: a block in one prepares what a re
     <!-- within: 0.2 -->      how far numbers may differ, where noise is drawn anew
 
 A page whose first line is `<!-- continues: PAGE -->` begins with the files that PAGE leaves; `<!-- copy: PATH -->`
-takes one from the repository.
+takes one from the repository. `<!-- picture: FILE PLACE -->`: the page shows this picture, which its commands drew.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ BLOCK = re.compile(
 NOTE = re.compile(r"^<!-- ([\w ]+): (.+) -->$", re.M)
 CONTINUES = re.compile(r"<!-- continues: (\S+) -->\n")
 COPY = re.compile(r"<!-- copy: (\S+) -->")
+PICTURE = re.compile(r"<!-- picture: (\S+) (\S+) -->")
 NUMBER = re.compile(r"(?:(?<=\s)[+-])?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
 INSTALLED = (
     "installed"  # where a page's own `pip install` puts things: not into the environment that runs the pages
@@ -281,9 +282,11 @@ def _alike(one: str, other: str, within: float) -> bool:
 
 
 def main() -> None:
-    """Write the outputs of the pages that are named, where they say something else than before."""
+    """Write outputs and pictures of the pages that are named; a page only if it says something else than before."""
     for page in [Path(name).resolve() for name in sys.argv[1:]] or pages():
-        made = finished(page)[1]
+        folder, made = finished(page)
+        for drawn, place in PICTURE.findall(made):
+            copy(folder / drawn, ROOT / place)
         if difference(page.read_text("utf-8"), made):
             page.write_text(made, "utf-8")
             print(f"written: {page.relative_to(ROOT)}")

@@ -5,12 +5,14 @@ import subprocess
 
 import pytest
 import typer
+from matplotlib import pyplot
 
 from coterie.cli import app
 from scripts import reference, tutorial
 from scripts.pages import (
     CONTINUES,
     ELSEWHERE,
+    PICTURE,
     ROOT,
     blocks,
     commands,
@@ -67,7 +69,10 @@ def strays(text):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_what_its_commands_print(page):
-    assert difference(page.read_text("utf-8"), finished(page)[1]) == "", "run: make pages"
+    folder, made = finished(page)
+    assert difference(page.read_text("utf-8"), made) == "", "run: make pages"
+    for drawn, place in PICTURE.findall(made):
+        assert pyplot.imread(folder / drawn).shape == pyplot.imread(ROOT / place).shape, "run: make pages"
 
 
 def test_there_is_something_to_run():
