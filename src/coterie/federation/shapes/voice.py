@@ -2,7 +2,9 @@
 
 The private state after a message is journalled, with the message's hash, before the message is charged. So after a
 crash either the ledger has the message, and the state that goes with it is found; or it has not, nothing had left,
-and the step is played again from the state before.
+and the step is played again from the state before. Where neither fits (a power cut took the journal's last moments),
+the owner starts from the state before its first message, in which there is nothing of any record: what a state holds
+that was released since would be released twice, for one charge.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class Voice:
         if self._stateful:
             self._journal.put(
                 {
-                    _PRIVATE: wire.pack(self._private),
+                    _PRIVATE: self._last().to_bytes(8) + wire.pack(self._private),
                     _PENDING: step.to_bytes(8) + hashlib.sha256(body).digest() + wire.pack(private),
                 }
             )
@@ -119,14 +121,19 @@ class Voice:
         self._journal.put({numbered(_IDLE, step): body})
         return body
 
+    def _last(self) -> int:
+        """The step of the last message that the ledger has; 0: none."""
+        return self._outlet.steps[-1] if self._outlet.steps else 0
+
     def _restored(self) -> PyTree:
-        """The private state after the last message that the ledger has."""
+        """The private state after the last message that the ledger has, and after no other."""
         if not self._stateful:
             return self._side.start().private
-        pending = self._journal.get(_PENDING)
-        if pending is not None:
-            stored = self._outlet.stored(int.from_bytes(pending[:8]))
+        last, pending, kept = self._last(), self._journal.get(_PENDING), self._journal.get(_PRIVATE)
+        if pending is not None and int.from_bytes(pending[:8]) == last:
+            stored = self._outlet.stored(last)
             if stored is not None and hashlib.sha256(stored).digest() == pending[8:_HEAD]:
                 return wire.unpack(pending[_HEAD:], self._side.private_layout)
-        kept = self._journal.get(_PRIVATE)
-        return self._side.start().private if kept is None else wire.unpack(kept, self._side.private_layout)
+        if kept is not None and int.from_bytes(kept[:8]) == last:
+            return wire.unpack(kept[8:], self._side.private_layout)
+        return self._side.start().private
