@@ -134,13 +134,15 @@ def _by_unit(
     Guarantee: shapes and places follow from the agreement alone, so that nothing is compiled for how many records a
     unit has, and no last bit of another unit's features or scores, which products round by place, depends on it.
     """
-    most, groups, everything = planned.agreement.unit.records, planned.groups, np.arange(len(units))
-    at, within = found = placed(units, len(units), most)
-    x = planned.features.apply(rows.x[at.ravel()])
+    groups, found = planned.groups, placed(units, len(units), planned.agreement.unit.records)
+    at, within = found
+    x = np.require(
+        planned.features.apply(rows.x[at.ravel()]), requirements="W"
+    )  # large: not copied without need
     x = x.reshape(*at.shape, *x.shape[1:])
-    x = np.where(found.real.reshape(*at.shape, *(1,) * (x.ndim - 2)), x, np.float32(0))
+    x[~found.real] = 0
     y = np.where(found.real, rows.y[at], 0).astype(rows.y.dtype)
-    trained, held = division or (everything, everything)
+    trained, held = division or (slice(None), slice(None))
     codes = None if groups is None else groups.codes(rows.x[at[held][found.real[held]]])
     some, targets, whose = laid_out(x[held], y[held], within[held])
     return Records(x[trained], y[trained], within[trained]), Judged(some, targets, codes, whose)
