@@ -270,6 +270,15 @@ def test_oracle_values_are_marked_wherever_they_stand(page):
     assert unknown.classed("oracle") == 8
 
 
+def test_numbers_of_records_are_marked_where_they_are_private(page):
+    assert "Height: the owner's records (public)" in page.text
+    ours = Page(report(changed(result(), "privacy.relation", "add_or_remove_one")))
+    assert (
+        ours.classed("oracle") == page.classed("oracle") + 3
+    )  # in the sentence, the topology and the partition
+    assert "(public)" not in ours.text
+
+
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</title><b>", "& 'a' \u202e\ud800"]
 
 

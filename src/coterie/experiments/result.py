@@ -200,7 +200,8 @@ class Result:
 
 
 def _described(result: Result) -> dict[str, Any]:
-    """Keys of result.json that a report needs. All are public but what a part lists under "oracle"."""
+    """Keys of result.json that a report needs. All are public but what a part lists under "oracle"; and but `sizes`,
+    where the relation keeps numbers of records private: whoever reads it asks `privacy.relation`."""
     return {
         "step": result.step,
         "sizes": result.sizes.tolist(),

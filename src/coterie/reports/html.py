@@ -18,6 +18,7 @@ from coterie.reports.privacy import (
     claims_section,
     in_short,
     lead,
+    of_sizes,
     promise_section,
     statement_section,
     verdict,
@@ -148,22 +149,22 @@ def _network(run: Run) -> Markup:
         topology.network(links, run),
         tag(
             "figcaption",
-            f"{told}; {many(run.facts['messages'], 'message')}. Areas show numbers of "
-            f"{several(run.privacy.unit)}; {numbers}.",
+            f"{told}; {many(run.facts['messages'], 'message')}. Areas show numbers of {several(run.privacy.unit)}",
+            *of_sizes(run, ORACLE),
+            f"; {numbers}.",
         ),
     )
 
 
 def _partition(run: Run) -> Markup:
     unit = run.privacy.unit
-    told = (
-        f"{counted(sum(run.sizes), unit)}, partition {run.how}. Height: the owner's {several(unit)} (public)"
-    )
+    told = f"{counted(sum(run.sizes), unit)}, partition {run.how}. Height: the owner's {several(unit)}"
+    sized = of_sizes(run, ORACLE) or (" (public)",)
     marked = () if run.counts is None else ("; colours: their classes ", ORACLE)
     return tag(
         "figure",
         charts.stacks(run),
-        tag("figcaption", told, *marked, "."),
+        tag("figcaption", told, *sized, *marked, "."),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie._rounding import at_least, at_most
 from coterie.evaluation.words import shown, title
+from coterie.relations import RELATIONS
 from coterie.reports import charts
 from coterie.reports.charts import Bar
 from coterie.reports.constant import an
@@ -23,6 +24,12 @@ _NONE = "—"
 def in_short(promise: Sequence[str]) -> Markup:
     """The promise's first sentence, for the head of the page."""
     return tag("p", tag("b", "The promise: "), _sentence(promise[0].split(": ", 1)[1]), class_="inshort")
+
+
+def of_sizes(run: Run, oracle: Markup) -> tuple[object, ...]:
+    """The mark of numbers of records where the relation keeps them private: then no owner tells its own."""
+    relation = RELATIONS.get(run.privacy.certificate["relation"])
+    return () if relation is None or relation.sizes_are_public else (" ", oracle)
 
 
 def lead(run: Run, oracle: Markup) -> Markup:
@@ -44,7 +51,9 @@ def lead(run: Run, oracle: Markup) -> Markup:
     return tag(
         "p",
         *((tag("b", told, class_="alarm"), " ", *mark) if told else ()),
-        f"{who} with {counted(sum(run.sizes), run.privacy.unit)} {verb} ",
+        f"{who} with {counted(sum(run.sizes), run.privacy.unit)}",
+        *of_sizes(run, oracle),
+        f" {verb} ",
         reached,
         f"; a constant ({metric.constant_says}) has ",
         value(metric.constant, "constant"),
