@@ -130,7 +130,7 @@ class Rounds(NamedTuple):
     # (public, own message, mixed messages, ctx) -> public, info
     model: Callable[[PyTree], PyTree]  # (public) -> params
     idle: Callable[[PyTree, Context], PyTree] | None = None
-    # (public, ctx) -> what an owner that releases no more passes on: public values alone; None: it stays silent
+    # (public, ctx) -> message of an owner that has made all its releases, from public values alone; None: it sends none
     latest: Callable[[PyTree], PyTree] | None = (
         None  # (public) -> the last iterate, where the model is a mean of many
     )

@@ -166,7 +166,9 @@ def _aborted(jobs: Sequence[dict[str, Any]], heard: list[Heard]) -> CoterieError
 def _line(heard: Heard) -> str:
     """The worker's own error line."""
     lines = [line for line in heard.errors if line.startswith("error: ")]
-    return lines[-1].removeprefix("error: ").strip() if lines else "a worker failed without a word."
+    return (
+        lines[-1].removeprefix("error: ").strip() if lines else "a worker failed and left no error message."
+    )
 
 
 def _remedy(job: dict[str, Any]) -> str:

@@ -38,8 +38,12 @@ app = typer.Typer(
 def plan(
     context: typer.Context,
     sizes: Annotated[str | None, typer.Option(help="Records of each owner: 1000,2000,500.")] = None,
-    owners: Annotated[int | None, typer.Option(help="Instead: how many owners …")] = None,
-    records: Annotated[int | None, typer.Option(help="… of how many records each.")] = None,
+    owners: Annotated[
+        int | None, typer.Option(help="In place of --sizes: how many owners, with --records each.")
+    ] = None,
+    records: Annotated[
+        int | None, typer.Option(help="With --owners: how many records each of them has.")
+    ] = None,
     dimension: Annotated[
         int | None, typer.Option(help="Features of a record, the constant included.")
     ] = None,
@@ -80,7 +84,9 @@ def plan(
     ] = None,
     records_per_unit: Annotated[
         int | None,
-        typer.Option(help="With either: most records of one that are kept; default 20, of an owner 1000."),
+        typer.Option(
+            help="With units of several records: the most that a unit keeps; default 20, of an owner 1000."
+        ),
     ] = None,
     sweep: Annotated[str | None, typer.Option(help="epsilon or owners: a plan for each of several.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the sweep's picture here (PNG).")] = None,

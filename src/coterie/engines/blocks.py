@@ -32,8 +32,9 @@ def in_blocks(step: Callable, draw: Callable, carry: PyTree, ticks: Tick, block:
 def once(tree: PyTree, step: Array) -> PyTree:
     """`tree`, computed once and stored, however many readers it has.
 
-    XLA copies cheap computations into each of their readers, behind barriers too, and takes a normal quantile for
-    cheap. What a loop starts from must be stored; this one never turns, as steps count from 1, which XLA cannot know.
+    XLA may compute a value anew wherever it is read, if it thinks that cheap; it does so with normal quantiles, which
+    are not cheap, and an optimization barrier does not stop it. But what a loop starts from has to be stored first. So
+    this is a loop whose body never runs: it asks for a negative step, steps count from 1, and XLA cannot know that.
     """
 
     if not jax.tree.leaves(tree):

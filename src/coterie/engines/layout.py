@@ -121,7 +121,8 @@ def _here(parts: Parts, world: World) -> World:
 
 
 def _own(parts: Parts, world: World) -> World:
-    """The rows of the owners here; a made-up owner has the last one's numbers, so that all of its are finite."""
+    """The rows of the owners on this device. Devices hold equally many owners, so that the last one may have some that
+    do not exist: these get the last owner's numbers, which are finite, and nobody reads what comes of it."""
     rows = jnp.minimum(world.first + jnp.arange(number_of(world.shards)), parts.owners - 1)
     names = ("size", "clip_norm", "noise_scale", "numbers", "sharing", *_KEYS)
     return world._replace(
@@ -196,7 +197,7 @@ def real(parts: Parts, carry: PyTree) -> PyTree:
 
 
 def restored(parts: Parts, whole: PyTree) -> PyTree:
-    """Put a carry back on the devices; made-up owners get the last one's state, which nobody hears."""
+    """Put a carry back on the devices. Owners that fill a device up get the last owner's state; nobody reads it."""
     more = held(parts.owners, parts.mesh.size) * parts.mesh.size - parts.owners
 
     def padded(tree: PyTree) -> PyTree:

@@ -32,8 +32,11 @@ class Lane(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Which arrays of worlds, and whether seeds, differ between lanes. The others are held once, so that a product with
-    everyone's records is one matrix product for the whole sweep, and what depends on them alone is computed once."""
+    """Which of the arrays that a run depends on differ between the lanes of a sweep, and whether seeds do.
+
+    Arrays that all lanes share are kept once, without an axis of lanes. So a product with everyone's records is one
+    matrix product for all lanes together, and what depends on shared arrays alone is computed once.
+    """
 
     tree: Any  # jax.tree_util.PyTreeDef
     own: tuple[bool, ...]

@@ -224,7 +224,11 @@ def _lost(one: Array, other: Array, total: Array) -> Array:
 
 
 def finite(rows: Array) -> Array:
-    """NaN and infinity as the largest number: the row's norm overflows, so it counts for nothing, and 0 × it is 0."""
+    """Rows with the largest finite number in place of NaN and infinity.
+
+    The norm of such a row overflows, so that its factor is 0 and it adds nothing; and 0 times a finite number is 0,
+    where 0 times NaN or infinity would be NaN and spoil the whole sum.
+    """
     return jnp.where(jnp.isfinite(rows), rows, float(jnp.finfo(rows.dtype).max))
 
 

@@ -2,9 +2,9 @@
 
 XLA reads a batch three times (it copies a slice, then multiplies with it twice), and its products with few columns do
 not fill a processor's vectors. `onepass.c` scores, clips and adds up a few records while they are in the nearest
-cache: 1.7 times as fast (benchmarks/softmax.py); with one column there is nothing to gain. It is compiled when
-coterie is installed, for x86-64 with AVX2 or AVX-512; where there is no C compiler or another processor, XLA's products
-serve, with the same result to float tolerance (`available` says which).
+cache, which is 1.7 times as fast (benchmarks/softmax.py). A model with one output gains nothing by it. The function is
+compiled when coterie is installed, for x86-64 with AVX2 or AVX-512. Without a C compiler, or on another processor, XLA
+does the same in its own way, and the results agree to float tolerance; `available` says which of the two it is.
 
 Real owners do not use it: their sums are careful (see `clipping`).
 """
@@ -29,9 +29,9 @@ from coterie.program import Batch
 Alone: TypeAlias = Callable[[Array, Array, Rows], Clipped]  # (params, clip_norm, an owner's batch)
 
 _MOST_OUTPUTS = 128  # as in onepass.c
-_NEAR = 32  # records at a time, as there: a unit is one of them, or has no more
+_NEAR = 32  # records at a time, as in onepass.c; a unit of several records has at most so many
 _WORTH = 1 << 15  # numbers of a batch: fewer are not worth the call
-_PART = 1024  # records of a task: a sum must follow from shapes, not from the number of threads
+_PART = 1024  # records of a thread's task: fixed, so that sums do not depend on how many threads there are
 
 
 @cache

@@ -21,11 +21,13 @@ from coterie.mechanisms import normals
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-_BITS = 30  # of a record's lot; two records with equal lots (n / 2^30 of them) are told apart by their place
-_FIRST = (
-    0x00800000  # a lot is compared as the float32 with these bits more: XLA picks the smallest of those fast
-)
-_NEVER = 2**_BITS  # no record draws it: padding is never among the smallest
+# Every record draws a lot, a whole number of 30 bits, and those with the smallest lots are the sample. Where two lots
+# are equal (n / 2^30 of all records), the record that is stored first counts as the smaller.
+_BITS = 30
+# XLA finds the smallest floats faster than the smallest integers. So a lot is read as a float32: with this offset its
+# bits are those of a positive, normal float, and floats of such bits are in the same order as the lots.
+_FIRST = 0x00800000
+_NEVER = 2**_BITS  # the lot of padding: larger than any record's, so that it is never in the sample
 
 
 class Draw(NamedTuple):
