@@ -37,7 +37,7 @@ from coterie.experiments.prepare import Prepared, prepare
 from coterie.planning.constants import Constants, assumed, from_public_rows
 from coterie.planning.gains import by_sizes
 from coterie.planning.join import Owner, ask, look
-from coterie.planning.public import Collaboration
+from coterie.planning.public import Consortium
 from coterie.planning.search import plan
 from coterie.problems.holdings import to_shards
 from coterie.problems.partition import Partition
@@ -187,7 +187,7 @@ def joining(
     owner, found = look(x[0], y[0], classes=2), []
     alone = excess(central_optimum(problem, x[0], y[0]))
     for many, epsilon in itertools.product(partners, budgets):
-        base = Collaboration(sizes=(records,), dimension=x.shape[2], epsilon=(epsilon,), topology="complete")
+        base = Consortium(sizes=(records,), dimension=x.shape[2], epsilon=(epsilon,), topology="complete")
         answer = ask(owner, base, many, records, rounds_at_most=200)
         best = answer.plan.best
         task = replace(base, sizes=(records,) * (many + 1)).task()
@@ -242,9 +242,7 @@ def gains(data: Census, owners: int, epsilon: float, seeds: range) -> Gain:
     """The first owners together, with the settings that the plan recommends from public numbers alone."""
     whole = data.prepared
     sizes = whole.task.sizes[:owners]
-    base = Collaboration(
-        sizes=sizes, dimension=whole.x_test.shape[1], epsilon=(epsilon,), topology="complete"
-    )
+    base = Consortium(sizes=sizes, dimension=whole.x_test.shape[1], epsilon=(epsilon,), topology="complete")
     best = plan(base.task(), 200).best
     shards, _, _ = some(whole, range(owners), max(sizes))
     there = World(base.task(), shards, assumed(base.dimension), whole.x_test, whole.y_test, data.least)
@@ -264,7 +262,7 @@ def gains(data: Census, owners: int, epsilon: float, seeds: range) -> Gain:
 
 def told_by_sizes(data: Census, owners: int, epsilon: float) -> int:
     """How many are told to gain by their sizes alone, no record being read."""
-    base = Collaboration(
+    base = Consortium(
         sizes=data.prepared.task.sizes[:owners],
         dimension=data.prepared.x_test.shape[1],
         epsilon=(epsilon,),

@@ -175,14 +175,14 @@ def forecasts(name: str) -> Iterator[tuple[float, int | None, float]]:
     from coterie.planning.constants import assumed
     from coterie.planning.metric import on_made_up
     from coterie.planning.persons import declared
-    from coterie.planning.public import Collaboration, problem_for
+    from coterie.planning.public import Consortium, problem_for
     from coterie.planning.search import plan
 
     owners, persons, mean, dimension, classes = PUBLIC[name]
     constants = replace(assumed(dimension), persons=declared(mean))
     exchange = on_made_up(problem_for(dimension, classes), constants, classes)
     for epsilon in EPSILON:
-        base = Collaboration(
+        base = Consortium(
             sizes=(persons // owners,) * owners,
             dimension=dimension,
             classes=classes,

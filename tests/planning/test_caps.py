@@ -13,7 +13,7 @@ from coterie.mechanisms.clipping import clip_whole
 from coterie.planning.caps import compare
 from coterie.planning.constants import assumed
 from coterie.planning.persons import TYPICAL, declared
-from coterie.planning.public import Collaboration
+from coterie.planning.public import Consortium
 from coterie.planning.search import plan
 from coterie.units import unit_of
 
@@ -60,7 +60,7 @@ def test_a_larger_cap_costs_no_noise_and_says_more():
 
 def test_records_are_planned_as_before():
     """Persons of one record are records: the same forecast to the last digit."""
-    base, constants = Collaboration(sizes=(1000,) * 4, dimension=20), assumed(20)
+    base, constants = Consortium(sizes=(1000,) * 4, dimension=20), assumed(20)
     rows = plan(base.task(), 20, constants, protocol="dual_averaging").best
     single = replace(base, unit=unit_of("column:person", 1))
     people = plan(
@@ -72,7 +72,7 @@ def test_records_are_planned_as_before():
 
 @pytest.mark.parametrize("protocol", ["dual_averaging", "wor_sgd", "push_sum"])
 def test_caps_are_compared_in_the_plans_protocol(protocol):
-    base = Collaboration(sizes=(400,) * 4, dimension=20, unit=unit_of("column:person", 3))
+    base = Consortium(sizes=(400,) * 4, dimension=20, unit=unit_of("column:person", 3))
     constants = replace(assumed(20), persons=declared(SOME))
     found = plan(base.task(), 20, constants, protocol=protocol)
     caps = compare(base.task(), found, 20, constants)

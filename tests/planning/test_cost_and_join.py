@@ -12,7 +12,7 @@ from coterie.planning import join, search
 from coterie.planning.candidates import VISITS
 from coterie.planning.cost import Cost, Past, derived, fit, relative_errors
 from coterie.planning.join import Point, ask, crossing, look
-from coterie.planning.public import Collaboration
+from coterie.planning.public import Consortium
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -44,7 +44,7 @@ def test_fitting_refuses_nonsense():
 
 
 def test_a_derived_cost_describes_the_forecast():
-    base = Collaboration(sizes=(1000,) * 4, dimension=20)
+    base = Consortium(sizes=(1000,) * 4, dimension=20)
     found = derived(base, "dual_averaging", 40)
     assert not found.published
     assert found.at(4000, (1.0,) * 4) > found.at(4000, (4.0,) * 4) > 0
@@ -63,7 +63,7 @@ def test_many_partners_are_visited_less_often(monkeypatch):
     monkeypatch.setattr(search, "protocols_for", lambda *given: (("async_learner",), {}))
     monkeypatch.setattr(join, "BUDGETS", (1.0,))
     monkeypatch.setattr(join, "PARTNERS", (1, 128))
-    base = Collaboration(sizes=(60,), dimension=10)
+    base = Consortium(sizes=(60,), dimension=10)
     answer = ask(look(*records(60), 2), base, 5, 1000, rounds_at_most=200)
     assert answer.plan.best.rounds * 129 > VISITS
     assert [point.at for point in answer.over_partners] == [1, 128]
@@ -77,7 +77,7 @@ def test_an_owner_s_own_excess_is_near_dimension_over_twice_its_records():
 
 
 def test_small_owners_gain_and_large_ones_do_not():
-    base = Collaboration(sizes=(1,), dimension=10)
+    base = Consortium(sizes=(1,), dimension=10)
     small = ask(look(*records(60), 2), base, partners=10, partner_records=2000, rounds_at_most=40)
     large = ask(look(*records(4000), 2), base, partners=1, partner_records=100, rounds_at_most=40)
     assert small.gain > 0 > large.gain

@@ -11,13 +11,13 @@ from coterie.planning import clipping
 from coterie.planning.candidates import candidates
 from coterie.planning.constants import assumed, from_public_rows, gap_of, loss_at_zero, quadratic, scenarios
 from coterie.planning.dynamics import Quadratic, descent, dual_averaging, excess
-from coterie.planning.public import Collaboration, problem_for
+from coterie.planning.public import Consortium, problem_for
 from coterie.planning.search import plan
 from coterie.planning.sweep import sweep
 from coterie.protocols import build
 
 PROBLEM = Quadratic(np.array([0.5, 0.05]), np.array([1.0, 1.0]), np.array([1.0, -2.0]), strength=0.01)
-BASE = Collaboration(sizes=(1000,) * 4, dimension=20)
+BASE = Consortium(sizes=(1000,) * 4, dimension=20)
 
 
 def played(rounds: int, gamma: float, accelerated: bool, sd: float, runs: int) -> np.ndarray:
@@ -155,7 +155,7 @@ def test_a_sweep_falls_with_the_budget():
 
 def test_masked_sums_share_the_noise_that_everybody_else_adds_alone():
     """With even owners, a share is σ²/(m − colluding − absent) where an owner alone adds σ²; spare sums are paid."""
-    task = Collaboration(sizes=(1000,) * 20, dimension=5).task()
+    task = Consortium(sizes=(1000,) * 20, dimension=5).task()
     (alone, *_), (masked, *_) = (
         candidates(task, "weighted_erm", (20,), colluding) for colluding in (None, 2)
     )

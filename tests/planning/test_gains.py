@@ -8,7 +8,7 @@ import pytest
 from coterie.planning.constants import assumed, from_public_rows
 from coterie.planning.gains import by_sizes, times_records
 from coterie.planning.persons import declared
-from coterie.planning.public import Collaboration, problem_for
+from coterie.planning.public import Consortium, problem_for
 from coterie.planning.search import plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
@@ -45,7 +45,7 @@ def test_a_model_of_few_records_is_as_far_off_as_told(classes):
 
 
 def test_the_line_is_where_both_models_are_equally_good():
-    base = Collaboration(sizes=(200, 800, 5000), dimension=10, topology="complete")
+    base = Consortium(sizes=(200, 800, 5000), dimension=10, topology="complete")
     task = base.task()
     found = plan(task, 20)
     who = by_sizes(task, found)
@@ -59,7 +59,7 @@ def test_the_line_is_where_both_models_are_equally_good():
 
 
 def test_nobody_gains_by_a_model_that_knows_nothing():
-    base = Collaboration(sizes=(30, 30), dimension=10, epsilon=(0.01,), topology="complete")
+    base = Consortium(sizes=(30, 30), dimension=10, epsilon=(0.01,), topology="complete")
     who = by_sizes(base.task(), plan(base.task(), 10))
     assert who is not None
     assert (who.below, who.gains) == (0.0, (False, False))
@@ -68,7 +68,7 @@ def test_nobody_gains_by_a_model_that_knows_nothing():
 def test_persons_are_counted_by_their_records():
     """Half as many persons of two records each add up to the same beside the same noise, for the same owners."""
     constants = assumed(10)
-    records = Collaboration(sizes=(200, 5000), dimension=10, topology="complete")
+    records = Consortium(sizes=(200, 5000), dimension=10, topology="complete")
     persons = replace(records, sizes=(100, 2500), unit=Unit("column", column="person", records=2))
     twice = replace(constants, persons=declared("2:1"))
     plain, paired = (
@@ -82,8 +82,8 @@ def test_persons_are_counted_by_their_records():
 
 
 def test_nobody_is_told_who_cannot_be():
-    base = Collaboration(sizes=(300, 300), dimension=5, topology="complete")
+    base = Consortium(sizes=(300, 300), dimension=5, topology="complete")
     found = plan(base.task(), 10)
-    assert by_sizes(Collaboration(sizes=(300,), dimension=5).task(), found) is None
+    assert by_sizes(Consortium(sizes=(300,), dimension=5).task(), found) is None
     whole = replace(base, sizes=(1, 1), unit=Unit("owner", records=300))
     assert by_sizes(whole.task(), found) is None

@@ -13,7 +13,7 @@ from coterie.engines.sweep import Lane, sweep
 from coterie.planning.constants import GAP, assumed, from_public_rows, groups_of
 from coterie.planning.join import ask, look
 from coterie.planning.metric import on_made_up, on_rows
-from coterie.planning.public import Collaboration, problem_for
+from coterie.planning.public import Consortium, problem_for
 from coterie.planning.search import End, plan
 from coterie.problems.reference import central_optimum
 from coterie.program import Shards
@@ -65,7 +65,7 @@ def test_told_is_near_what_a_run_loses():
     """The recommended run on records like the public rows: what it loses lies in the interval that was told."""
     public, labels = records(4000, seed=1)
     x, y = records(3000, seed=2)
-    base = Collaboration(sizes=(1000,) * 3, dimension=DIM, topology="complete", epsilon=(0.5,))
+    base = Consortium(sizes=(1000,) * 3, dimension=DIM, topology="complete", epsilon=(0.5,))
     task = base.task()
     found = plan(task, 40, from_public_rows(public, labels))
     program = build(found.best.protocol, task, found.best.settings, "certified")
@@ -87,7 +87,7 @@ def test_told_is_near_what_a_run_loses():
 
 
 def test_joining_is_told_in_points_of_the_same_sign():
-    base = Collaboration(sizes=(1,), dimension=DIM)
+    base = Consortium(sizes=(1,), dimension=DIM)
     small = ask(look(*records(60), 2), base, partners=10, partner_records=2000, rounds_at_most=40)
     large = ask(look(*records(4000), 2), base, partners=1, partner_records=100, rounds_at_most=40)
     assert [one.name for one in small.in_metric] == ["accuracy", "auc"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coterie.planning.constants import Constants
     from coterie.planning.metric import Exchange
     from coterie.planning.persons import Persons
-    from coterie.planning.public import Collaboration
+    from coterie.planning.public import Consortium
 
 
 def share(evaluate: float | None, sweep: str | None) -> float:
@@ -35,7 +35,7 @@ def collaboration(
     epsilon: str,
     delta: float,
     topology: str,
-) -> Collaboration:
+) -> Consortium:
     from coterie.cli.run import parse_epsilon
     from coterie.experiments.experiment import Experiment
 
@@ -51,9 +51,9 @@ def collaboration(
         _check.count("dimension", dimension),
         _check.count("classes", classes),
     )
-    from coterie.planning.public import Collaboration
+    from coterie.planning.public import Consortium
 
-    return Collaboration(
+    return Consortium(
         sizes=numbers[0],
         dimension=numbers[1],
         classes=numbers[2],
@@ -79,8 +79,8 @@ def _sizes(sizes: str | None, owners: int | None, records: int | None) -> tuple[
 
 
 def protecting(
-    base: Collaboration, unit: str, records_per_person: str | None, records_per_unit: int | None
-) -> tuple[Collaboration, Persons]:
+    base: Consortium, unit: str, records_per_person: str | None, records_per_unit: int | None
+) -> tuple[Consortium, Persons]:
     """The same of persons, who have so many records: as many as the owners' records make; or of whole owners."""
     from dataclasses import replace
 
@@ -112,8 +112,8 @@ def protecting(
 
 
 def _whole_owners(
-    base: Collaboration, records_per_person: str | None, records_per_unit: int | None
-) -> tuple[Collaboration, Persons]:
+    base: Consortium, records_per_person: str | None, records_per_unit: int | None
+) -> tuple[Consortium, Persons]:
     """Each owner is one unit, of as many records as it has: a person in all that a forecast asks."""
     from dataclasses import replace
 
@@ -142,7 +142,7 @@ def check_rate(rate: float | None, classes: int, target: str | None) -> None:
 
 
 def public(
-    path: Path | None, target: str | None, base: Collaboration, rate: float | None, persons: Persons
+    path: Path | None, target: str | None, base: Consortium, rate: float | None, persons: Persons
 ) -> tuple[Constants, Exchange]:
     """What a forecast rests on, and what its excess risk is in the metric's units.
 

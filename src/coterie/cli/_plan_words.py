@@ -13,16 +13,16 @@ from coterie.planning.evaluation import Foreseen
 from coterie.planning.gains import Joining
 from coterie.planning.join import Answer
 from coterie.planning.metric import EVEN, Exchange
-from coterie.planning.public import Collaboration
+from coterie.planning.public import Consortium
 from coterie.planning.search import Forecast, Plan
-from coterie.planning.sweep import Point
+from coterie.planning.sweep import Place
 from coterie.problems.metrics import METRICS
 from coterie.reports.markup import many, number
 from coterie.units import RECORD, Unit, counted, several
 
 
 def words(
-    base: Collaboration,
+    base: Consortium,
     plan: Plan,
     most: int,
     exchange: Exchange,
@@ -110,7 +110,7 @@ def _setting(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _budgets(base: Collaboration) -> str:
+def _budgets(base: Consortium) -> str:
     """Budgets and topology as options of `coterie run`."""
     few = sorted(set(base.epsilon))
     budgets = f"{few[0]:g}" if len(few) == 1 else ",".join(f"{budget:g}" for budget in base.epsilon)
@@ -210,7 +210,7 @@ def _gains(who: Joining | None) -> list[str]:
     return [*wrap(head), *wrap(f"  {told}"), ""]
 
 
-def units_json(base: Collaboration, caps: tuple[Cap, ...], exchange: Exchange) -> dict[str, Any]:
+def units_json(base: Consortium, caps: tuple[Cap, ...], exchange: Exchange) -> dict[str, Any]:
     """The same as values; what is protected alone where that is a record."""
     if not caps:
         return {"unit": base.unit.words}
@@ -273,7 +273,7 @@ def _notes(plan: Plan, exchange: Exchange) -> list[str]:
     return ["", *(line for note in notes for line in wrap(note))]
 
 
-def sweep_table(points: list[Point], over: str, exchange: Exchange) -> str:
+def sweep_table(points: list[Place], over: str, exchange: Exchange) -> str:
     """One row a point; the first metric's points below the best linear model beside the excess risk."""
     name = exchange.names[0]
     head = (

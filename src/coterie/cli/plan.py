@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from coterie.experiments.prepare import Prepared
     from coterie.planning.constants import Constants
-    from coterie.planning.join import Answer
-    from coterie.planning.join import Point as JoinPoint
+    from coterie.planning.join import Answer, Point
     from coterie.planning.metric import Exchange
-    from coterie.planning.public import Collaboration
-    from coterie.planning.sweep import Point
+    from coterie.planning.public import Consortium
+    from coterie.planning.sweep import Place
 
 app = typer.Typer(
     help="Settings and a forecast from public numbers; plan join: whether joining pays.",
@@ -133,7 +132,7 @@ def plan(
 
 
 def _sweep(
-    base: Collaboration,
+    base: Consortium,
     over: str,
     most: int,
     rests: tuple[Constants, Exchange],
@@ -158,7 +157,7 @@ def _sweep(
         print(f"written: {out}")
 
 
-def _picture(points: list[Point], over: str, base: Collaboration, out: Path) -> None:
+def _picture(points: list[Place], over: str, base: Consortium, out: Path) -> None:
     import numpy as np
 
     from coterie.reports.planning import Band, forecast_over
@@ -234,14 +233,14 @@ def join(
         from coterie.cli._words import about_file
         from coterie.experiments.prepare import prepare
         from coterie.planning.join import ask, look
-        from coterie.planning.public import Collaboration
+        from coterie.planning.public import Consortium
 
         with progress() as tell:
             tell("loading data", 0, 0)
             whose = None if _own_file(data, owner_column) else owner
             prepared = prepare(chosen, data_dir)
             x, y, classes = rows_of(prepared, whose)
-            base = Collaboration(
+            base = Consortium(
                 sizes=(len(y),),
                 dimension=x.shape[1],
                 classes=classes,
@@ -290,7 +289,7 @@ def _join_picture(answer: Answer, owner: str, epsilon: float, partners: int, out
 
     from coterie.reports.planning import Band, join_over
 
-    def band(points: tuple[JoinPoint, ...]) -> Band:
+    def band(points: tuple[Point, ...]) -> Band:
         rows = np.array([(point.at, point.predicted, point.low, point.high) for point in points])
         return Band(*rows.T)
 

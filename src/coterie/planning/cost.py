@@ -22,7 +22,7 @@ from coterie import _check
 from coterie.errors import InputError
 from coterie.planning.candidates import candidates
 from coterie.planning.constants import Constants, assumed
-from coterie.planning.public import Collaboration
+from coterie.planning.public import Consortium
 from coterie.planning.search import forecast
 
 BUDGETS = (
@@ -91,13 +91,11 @@ def relative_errors(cost: Cost, runs: Sequence[Past]) -> np.ndarray:
     return np.array([abs(cost.at(run.records, run.epsilon) / run.cost - 1) for run in runs])
 
 
-def derived(
-    base: Collaboration, protocol: str, rounds_at_most: int, constants: Constants | None = None
-) -> Cost:
+def derived(base: Consortium, protocol: str, rounds_at_most: int, constants: Constants | None = None) -> Cost:
     """The constants that describe a certified protocol's own forecast around these budgets; reads no record."""
     constants = constants or assumed(base.dimension)
 
-    def excess(case: Collaboration) -> float:
+    def excess(case: Consortium) -> float:
         task = case.task()
         one = forecast(task, candidates(task, protocol, (rounds_at_most,)), constants, 0.0)
         if one is None:

@@ -18,7 +18,7 @@ from coterie.errors import InputError
 from coterie.planning.candidates import VISITS, candidates
 from coterie.planning.constants import Constants, from_public_rows
 from coterie.planning.metric import EVEN, OFF, on_made_up
-from coterie.planning.public import Collaboration, problem_for
+from coterie.planning.public import Consortium, problem_for
 from coterie.planning.search import Forecast, Plan, Tell, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
@@ -112,7 +112,7 @@ def look(x: np.ndarray, y: np.ndarray, classes: int, tell: Tell = lambda what, d
 
 def ask(
     owner: Owner,
-    base: Collaboration,
+    base: Consortium,
     partners: int,
     partner_records: int,
     rounds_at_most: int,
@@ -121,7 +121,7 @@ def ask(
     """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used. `tell` hears what is done."""
     _check_asked(base, partners, partner_records)
 
-    def case(many: int, epsilon: float) -> Collaboration:
+    def case(many: int, epsilon: float) -> Consortium:
         return replace(base, sizes=(owner.records, *(partner_records,) * many), epsilon=(epsilon,))
 
     best = plan(case(partners, base.epsilon[0]).task(), rounds_at_most, owner.constants, tell)
@@ -157,7 +157,7 @@ def ask(
     )
 
 
-def _check_asked(base: Collaboration, partners: int, partner_records: int) -> None:
+def _check_asked(base: Consortium, partners: int, partner_records: int) -> None:
     _check.count("partners", partners)
     _check.count("partner_records", partner_records)
     if len(base.epsilon) != 1:

@@ -21,7 +21,7 @@ _MOST = 10_000_000  # parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collaboration:
+class Consortium:
     """Sizes, budgets and bounds. Features have norm at most one, as `coterie run` projects them."""
 
     sizes: tuple[int, ...]  # records of each owner, or units

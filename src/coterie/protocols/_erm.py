@@ -69,7 +69,7 @@ class Walk(NamedTuple):
     model: Callable[[PyTree], PyTree]
 
 
-class Noise(NamedTuple):
+class UnitNoise(NamedTuple):
     """Unit noise of one emit: the gradient's (with a leading axis of steps for `once`), and the size's."""
 
     gradient: PyTree
@@ -83,13 +83,13 @@ class Sized(NamedTuple):
     size: Array
 
 
-def noise_like(task: Task, once: bool, steps: int, sizes: Sizes) -> Noise:
+def noise_like(task: Task, once: bool, steps: int, sizes: Sizes) -> UnitNoise:
     """Shapes of the unit noise of one emit."""
     lead = (steps,) if once else ()
     gradient = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((*lead, *leaf.shape), leaf.dtype), params_like(task.params)
     )
-    return Noise(gradient, () if sizes == "public" else jax.ShapeDtypeStruct((), jnp.float32))
+    return UnitNoise(gradient, () if sizes == "public" else jax.ShapeDtypeStruct((), jnp.float32))
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +101,7 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
     def init(params: PyTree, ctx: Context) -> State:
         return State(walk.begin(params, ctx.numbers), jnp.float32(1.0) if sizes == "noisy" else ())
 
-    def train(start: PyTree, batch: Batch, noise: Noise, size: Array, ctx: Context) -> PyTree:
+    def train(start: PyTree, batch: Batch, noise: UnitNoise, size: Array, ctx: Context) -> PyTree:
         """T noisy steps at home; only their outcome leaves, but each step is charged."""
 
         def step(now: PyTree, given: tuple[Array, PyTree]) -> tuple[PyTree, None]:
@@ -113,7 +113,7 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
         done, _ = jax.lax.scan(step, start, (jnp.arange(1, steps + 1, dtype=jnp.int32), noise.gradient))
         return walk.model(done)
 
-    def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[PyTree, PyTree]:
+    def emit(state: State, batch: Batch, noise: UnitNoise, ctx: Context) -> tuple[PyTree, PyTree]:
         if masked:
             return noisy_sum(walk.query(state.public, ctx.step), batch, noise.gradient, ctx), ()
         size = _released_size(state, batch, noise, ctx) if sizes == "noisy" else ctx.size
@@ -150,7 +150,7 @@ def _noisy_sum(
     return noised(total, unit, ctx.noise_scale)
 
 
-def _released_size(state: State, batch: Batch, noise: Noise, ctx: Context) -> Array:
+def _released_size(state: State, batch: Batch, noise: UnitNoise, ctx: Context) -> Array:
     # Adding one record moves the size by exactly 1. It is released once: later messages repeat the same number.
     fresh = noised(jnp.sum(batch.mask), noise.size, ctx.numbers.size_noise)
     return jnp.where(ctx.turn == 0, jnp.maximum(fresh, 1.0), state.private)

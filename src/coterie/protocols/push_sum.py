@@ -127,7 +127,7 @@ class Info(NamedTuple):
     threshold: Array  # the clip norm of the next round; inf where nothing is clipped
 
 
-class Noise(NamedTuple):
+class UnitNoise(NamedTuple):
     """Shapes of one emit's unit noise."""
 
     gradient: PyTree
@@ -179,7 +179,7 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         start = jnp.log(ctx.numbers.unit) if tracked else ()
         return State(Public(params, jnp.float32(1.0), start, params if averaged else ()), ())
 
-    def emit(state: State, batch: Batch, noise: Noise, ctx: Context) -> tuple[Message, PyTree]:
+    def emit(state: State, batch: Batch, noise: UnitNoise, ctx: Context) -> tuple[Message, PyTree]:
         # Sensitivity, tracked: clipping and noise are counted in the same public C_t, so that the plan's numbers (its
         # clip norm is 1) hold whatever C_t is. In units of noise / the plan's multiplier, a record contributes the
         # pair (√(1−s) clip(g)/C_t, √s (2b − 1)) with b = [‖g‖ ≤ C_t], s = count_share: norm ≤ √((1−s) + s) = 1. So
@@ -290,7 +290,7 @@ def _published(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
         noise_multiplier=(_check.positive("sigma", settings.sigma),) * task.owners,
         releases=(rounds,) * task.owners,
         sizes=task.sizes,
-        noise_like=Noise(params_like(task.params), ()),
+        noise_like=UnitNoise(params_like(task.params), ()),
         flaw=_flaw(policy, batch / min(task.sizes), rounds),
     )
 
@@ -322,7 +322,7 @@ def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
         noise_multiplier=(1.0,) * task.owners,
         releases=(rounds,) * task.owners,
         sizes=task.sizes,
-        noise_like=Noise(params_like(task.params), count),
+        noise_like=UnitNoise(params_like(task.params), count),
     )
     plan = calibrated(plan, task)
     if settings.view == "untrusted":

@@ -48,14 +48,14 @@ class Outside(NamedTuple):
         return f"column {self.column!r}: {self.rows:,} of {self.of:,} rows {self.words}; {self.then}"
 
 
-class Fitted(NamedTuple):
+class FittedColumns(NamedTuple):
     """Columns as numbers, and the rows that did not fit."""
 
     encoded: Encoded
     outside: tuple[Outside, ...]
 
 
-def fitted(frame: Frame, fields: Sequence[Feature]) -> Fitted:
+def fitted(frame: Frame, fields: Sequence[Feature]) -> FittedColumns:
     """The fields of a frame that has them all."""
     columns, outside = {}, []
     for field in fields:
@@ -72,16 +72,16 @@ def fitted(frame: Frame, fields: Sequence[Feature]) -> Fitted:
             values[empty] = nothing(field)
         columns[field.name] = values
         outside += strange
-    return Fitted(encode(columns, fields), tuple(one for one in outside if one.rows))
+    return FittedColumns(encode(columns, fields), tuple(one for one in outside if one.rows))
 
 
-def _images(column: Frame, field: Image) -> Fitted:
+def _images(column: Frame, field: Image) -> FittedColumns:
     """Images, which stand alone; a row is outside with any of its values."""
     images = pixels.stacked(column, field.shape)
     flat = images.reshape(len(images), -1)
     furthest = np.where(flat.min(1) < field.low, flat.min(1), flat.max(1))
     outside = out_of_range(field.name, furthest, field.low, field.high)
-    return Fitted(encode({field.name: images}, (field,)), (outside,) if outside.rows else ())
+    return FittedColumns(encode({field.name: images}, (field,)), (outside,) if outside.rows else ())
 
 
 def _values(column: Frame, field: Field) -> tuple[np.ndarray, list[Outside]]:

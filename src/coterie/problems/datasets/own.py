@@ -16,7 +16,15 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.problems.datasets import persons, pixels
-from coterie.problems.datasets._fit import Fitted, Outside, amounts, check_some_fit, findings, fitted, targets
+from coterie.problems.datasets._fit import (
+    FittedColumns,
+    Outside,
+    amounts,
+    check_some_fit,
+    findings,
+    fitted,
+    targets,
+)
 from coterie.problems.datasets._table import binary, held_out, multiclass, regression
 from coterie.problems.datasets.declared import Columns, Declared, as_feature, check_alone, declared
 from coterie.problems.datasets.frames import (
@@ -155,7 +163,7 @@ def _check_left_out(said: Declared, chosen: tuple[str, ...], name: str, columns:
             )
 
 
-def _features(frame: Frame, chosen: tuple[str, ...], said: Declared) -> Fitted:
+def _features(frame: Frame, chosen: tuple[str, ...], said: Declared) -> FittedColumns:
     fields: list[Feature] = []
     for name in chosen:
         if name in said.columns:
@@ -245,7 +253,9 @@ def _check_spelling(what: str, name: Any, words: np.ndarray, otherwise: str) -> 
         )
 
 
-def _table(name: str, x: Fitted, y: Target, said: Declared, test: np.ndarray, more: dict[str, Any]) -> Table:
+def _table(
+    name: str, x: FittedColumns, y: Target, said: Declared, test: np.ndarray, more: dict[str, Any]
+) -> Table:
     more |= {
         "target": str(said.target),
         "source": name,
