@@ -82,9 +82,7 @@ class Settings:
     gradient_bound: float = 3.5  # paper, constant: G as published for MNIST
     quantile: float = 0.8  # tracked: part of the records that C_t leaves unclipped
     count_share: float = 0.01  # tracked: part of the privacy (of 1/z²) spent on counting them
-    view: Literal["untrusted", "shared"] = (
-        "untrusted"  # certified: own noise, or noise shared in pairs on top
-    )
+    view: Literal["untrusted", "shared"] = "untrusted"  # certified: own noise; or shared in pairs, too
     colluding: int | None = None  # shared: other owners who may pool what they know
     degree: int | None = None  # shared: with how many others an owner shares noise; 0: all
 
@@ -206,16 +204,14 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         error = numbers.weight * count + numbers.share * (0.5 - numbers.quantile)
         return Message(x, public.w, public.log_threshold - numbers.track * error), ()
 
-    def absorb(public: Public, own: Message, mixed: Message, ctx: Context) -> tuple[Public, Info]:
-        del own
+    def absorb(public: Public, _: Message, mixed: Message, ctx: Context) -> tuple[Public, Info]:
         average = _blended(public.average, _debiased(mixed.x, mixed.w), ctx) if averaged else ()
         # Held at ln C, so that a threshold that follows growing gradients never lets a run diverge.
         held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.unit)) if tracked else ()
         info = Info(mixed.w, ctx.clip_norm * _threshold(policy, held, mixed.w, ctx.numbers))
         return Public(mixed.x, mixed.w, held, average), info
 
-    def idle(public: Public, ctx: Context) -> Message:
-        del ctx
+    def idle(public: Public, _: Context) -> Message:
         return Message(public.x, public.w, public.log_threshold)
 
     def model(public: Public) -> PyTree:
@@ -244,7 +240,6 @@ def _noise_unit(policy: Policy, unit: Array, clipped: Clipped, numbers: Numbers)
 
 
 def _blended(average: PyTree, z: PyTree, ctx: Context) -> PyTree:
-    """The running average with the newest model in it: later ones count for more."""
     new = 1.0 / (1.0 + (ctx.step.astype(jnp.float32) - 1.0) / (ctx.numbers.averaging + 1.0))
     return jax.tree.map(lambda old, now: (1.0 - new) * old + new * now, average, z)
 

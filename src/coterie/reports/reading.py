@@ -16,7 +16,8 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.metrics import METRICS
-from coterie.reports.taking import Taker, as_number, short
+from coterie.reports.charged import evaluation, selection
+from coterie.reports.taking import Taker, as_number
 
 FILES = ("result.json", "trace.csv", "experiment.toml")  # what a report is made from
 
@@ -160,8 +161,8 @@ def read(files: Mapping[str, bytes]) -> Run:
         metric=_metric(take, files["trace.csv"], len(classes)),
         benefit=_benefit(take, owners),
         over_epsilon=_over_epsilon(take),
-        selection=_selection(take),
-        evaluation=_evaluation(take, len(classes)),
+        selection=selection(take),
+        evaluation=evaluation(take, len(classes)),
         privacy=_privacy(take, owners),
         network=_network(take, owners),
         how=take("partition.how", str),
@@ -252,87 +253,6 @@ def _over_epsilon(take: Taker) -> OverEpsilon | None:
     return OverEpsilon(**columns)
 
 
-def _selection(take: Taker) -> dict[str, Any] | None:
-    """Which model was chosen; what is not as `selection.Selected` writes it is named."""
-    if take("selection", dict, type(None)) is None:
-        return None
-    selected = {key: take(f"selection.{key}", *kinds) for key, kinds in _SELECTED.items()}
-    for candidate in selected["candidates"]:
-        if not isinstance(candidate, dict) or set(candidate) != {"model", "difference"}:
-            raise InputError(f"result.json: selection holds {short(candidate)}, must have model, difference.")
-    return selected
-
-
-def _evaluation(take: Taker, classes: int) -> dict[str, Any] | None:
-    """What owners published; what is not as `told.Published` writes it is named."""
-    if take("evaluation", dict, type(None)) is None:
-        return None
-    published = {key: take(f"evaluation.{key}", *kinds) for key, kinds in _PUBLISHED.items()}
-    confusion, bands = published["confusion"], published["calibration"]
-    for metrics in _groups(published["groups"]):
-        for estimate in metrics.values():
-            _interval(estimate, ())
-    fits = confusion is None or (
-        len(confusion) == classes and all(isinstance(row, list) and len(row) == classes for row in confusion)
-    )
-    if not fits:
-        raise InputError(f"result.json: evaluation.confusion must be {classes} rows of {classes} intervals.")
-    for estimate in (
-        *published["metrics"].values(),
-        *(cell for row in confusion or () for cell in row),
-        *(bands or ()),
-    ):
-        _interval(
-            estimate, ("from", "to") if bands is not None and any(estimate is band for band in bands) else ()
-        )
-    return published
-
-
-def _groups(groups: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Metrics of each group; InputError unless they are as `told.Published` writes them."""
-    if groups is None:
-        return []
-    metrics = groups.get("metrics")
-    if not isinstance(groups.get("column"), str) or not isinstance(metrics, dict):
-        raise InputError("result.json: evaluation.groups must have column and metrics.")
-    if not all(isinstance(each, dict) for each in metrics.values()):
-        raise InputError("result.json: evaluation.groups.metrics must have metrics for each group.")
-    return list(metrics.values())
-
-
-def _interval(estimate: Any, more: tuple[str, ...]) -> None:
-    """InputError unless it is a number or null with two ends, of which one may be null."""
-    keys = ("value", "low", "high", *more)
-    fits = isinstance(estimate, dict) and set(estimate) == set(keys)
-    if not fits or not all(estimate[key] is None or type(estimate[key]) in (int, float) for key in keys):
-        raise InputError(f"result.json: evaluation holds {short(estimate)}, must have {', '.join(keys)}.")
-
-
-_SELECTED: dict[str, tuple[type, ...]] = {
-    "share": (int, float),
-    "epsilon": (int, float, str),
-    "owners": (int,),
-    "of": (int,),
-    "choice": (str,),
-    "candidates": (list,),
-    "noise": (int, float),
-    "sums": (str,),
-}
-_PUBLISHED: dict[str, tuple[type, ...]] = {
-    "which": (str,),
-    "share": (int, float),
-    "epsilon": (int, float, str),
-    "owners": (int,),
-    "of": (int,),
-    "rows": (int, type(None)),
-    "unit": (str,),
-    "tables": (str,),
-    "diverged": (bool,),
-    "metrics": (dict,),
-    "confusion": (list, type(None)),
-    "calibration": (list, type(None)),
-    "groups": (dict, type(None)),
-}
 _BOUNDS = ("claimed", "audited", "all_others", "person", "pair")
 
 

@@ -311,9 +311,7 @@ def _features(facts: Facts) -> str:
 def _test_rows(facts: Facts) -> str:
     if facts.test_is_public:
         return "declared public, so the joint model's metric costs nothing."
-    return (
-        "owners' own records. A metric on them is an oracle's: the guarantee does not cover its publication."
-    )
+    return "owners' own records. A metric on them is an oracle value: the guarantee does not cover its publication."
 
 
 def honest(facts: Facts) -> str:
