@@ -26,7 +26,7 @@ def share(evaluate: float | None, sweep: str | None) -> float:
     return Experiment(evaluate=evaluate or 0.0).evaluate
 
 
-def collaboration(
+def consortium(
     sizes: str | None,
     owners: int | None,
     records: int | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie._rounding import upper
 from coterie.cli._words import in_columns, wrap
@@ -21,17 +21,22 @@ from coterie.reports.markup import many, number
 from coterie.units import RECORD, Unit, counted, several
 
 
-def words(
-    base: Consortium,
-    plan: Plan,
-    most: int,
-    exchange: Exchange,
-    table: Foreseen,
-    share: float,
-    caps: tuple[Cap, ...],
-    who: Joining | None,
-) -> str:
+class Told(NamedTuple):
+    """All that `coterie plan` has to say."""
+
+    base: Consortium  # what was asked about
+    most: int  # rounds
+    plan: Plan
+    exchange: Exchange  # of excess risk for points of a metric
+    table: Foreseen  # what an evaluation could tell
+    share: float  # of the budget for it; 0: it is only forecast
+    caps: tuple[Cap, ...]  # what other caps on a unit's records would cost
+    who: Joining | None  # gains by joining
+
+
+def words(told: Told) -> str:
     """What was asked, what is recommended, what to expect of it."""
+    base, plan, exchange, share = told.base, told.plan, told.exchange, told.share
     best, low, high = plan.best, min(base.epsilon), max(base.epsilon)
     budget = f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
@@ -47,15 +52,15 @@ def words(
             *wrap(
                 f"recommended: certified ε ≤ {upper(plan.certified)} for everyone ({plan.view}{_together(plan)})"
             ),
-            *in_columns(_rows(plan, most, base.unit)),
+            *in_columns(_rows(plan, told.most, base.unit)),
             "",
             "predicted excess risk over the owners' records",
             *in_columns(_parts(best, plan.nothing)),
             *_metrics(best, exchange),
-            *_caps(caps, exchange, base.unit),
+            *_caps(told.caps, exchange, base.unit),
             "",
-            *_gains(who),
-            *_evaluation(table, share),
+            *_gains(told.who),
+            *_evaluation(told.table, share),
             *_others(plan),
             *_notes(plan, exchange),
             "",
@@ -96,9 +101,14 @@ def _evaluation(table: Foreseen, share: float) -> list[str]:
     ]
 
 
-def evaluation_json(table: Foreseen, share: float) -> dict[str, Any]:
-    """The same as values; `planned`: whether training goes without that share."""
-    return {**asdict(table), "planned": bool(share)}
+def all_json(told: Told) -> dict[str, Any]:
+    """The same as values; `planned`: whether training goes without the evaluation's share."""
+    return {
+        **to_json(told.plan, told.exchange),
+        "evaluation": {**asdict(told.table), "planned": bool(told.share)},
+        **_units_json(told.base, told.caps, told.exchange),
+        "joining": told.who and asdict(told.who),
+    }
 
 
 def sets(best: Forecast) -> str:
@@ -210,8 +220,8 @@ def _gains(who: Joining | None) -> list[str]:
     return [*wrap(head), *wrap(f"  {told}"), ""]
 
 
-def units_json(base: Consortium, caps: tuple[Cap, ...], exchange: Exchange) -> dict[str, Any]:
-    """The same as values; what is protected alone where that is a record."""
+def _units_json(base: Consortium, caps: tuple[Cap, ...], exchange: Exchange) -> dict[str, Any]:
+    """What is protected; with what caps cost where that is not a record."""
     if not caps:
         return {"unit": base.unit.words}
     rows = [

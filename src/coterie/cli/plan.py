@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,13 +102,13 @@ def plan(
             raise InputError(
                 "--sweep: takes the best protocol at every point. Leave --protocol, --colluding out."
             )
-        base = asked.collaboration(sizes, owners, records, dimension, classes, epsilon, delta, topology)
+        base = asked.consortium(sizes, owners, records, dimension, classes, epsilon, delta, topology)
         base, persons = asked.protecting(base, unit, records_per_person, records_per_unit)
         asked.check_rate(base_rate, classes, public_target)
         constants, exchange = asked.public(public_rows, public_target, base, base_rate, persons)
         if sweep is not None:
             return _sweep(base, sweep, rounds_at_most, (constants, exchange), out, as_json)
-        from coterie.cli._plan_words import evaluation_json, to_json, units_json, words
+        from coterie.cli._plan_words import Told, all_json, words
         from coterie.planning.caps import compare
         from coterie.planning.evaluation import after, foreseen
         from coterie.planning.gains import by_sizes
@@ -120,15 +119,11 @@ def plan(
         table = foreseen(task, base.classes, share)
         with progress() as tell:
             trained = after(task, share) if share else task
-            found = search(trained, rounds_at_most, constants, tell, protocol, colluding)
-            caps = (
-                compare(trained, found, rounds_at_most, constants, colluding) if base.unit != RECORD else ()
-            )
-        who = by_sizes(trained, found)
-        if as_json:
-            beside = {"evaluation": evaluation_json(table, share), **units_json(base, caps, exchange)}
-            return print_json(to_json(found, exchange) | beside | {"joining": who and asdict(who)})
-        print(words(base, found, rounds_at_most, exchange, table, share, caps, who))
+            best = search(trained, rounds_at_most, constants, tell, protocol, colluding)
+            caps = compare(trained, best, rounds_at_most, constants, colluding) if base.unit != RECORD else ()
+        who = by_sizes(trained, best)
+        told = Told(base, rounds_at_most, best, exchange, table, share, caps, who)
+        return print_json(all_json(told)) if as_json else print(words(told))
 
 
 def _sweep(
