@@ -141,13 +141,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         return isinstance(self.bounds, Mapping) and hasattr(X, "columns")
 
     def _experiment(self, ranges: Ranges, target: Target, name: str, owners: Any, groups: Any) -> Experiment:
+        import pandas as pd
+
         number = 1 if owners is None else owners if isinstance(owners, Integral) else None
         more = dict(self.experiment or {})
         columns = {"target": name, "columns": ranges.columns, **target.said}
         if ranges.read_off or target.read_off:
             columns["from_rows"] = True
         rows = Records(
-            (ranges.frame, target.values),
+            (ranges.frame, pd.Series(target.values, name=name)),
             owners if number is None else None,
             groups=groups,
             held_out=False,

@@ -85,8 +85,7 @@ def _frame_with_target(data: Held) -> tuple[Frame, str | None]:
     if len(data) != 2:
         raise InputError(f"data: a tuple of {len(data)}; must be (X, y). Give owners by themselves.")
     x, y = data
-    frame = as_frame(x)
-    name = str(getattr(y, "name", None) or free(TARGET, frame.columns))
+    frame, name = as_frame(x), str(getattr(y, "name", None) or TARGET)
     if name in frame.columns:
         raise InputError(
             f"y: is named {name!r}, as a column of X is. A target is no feature: rename one of them."
