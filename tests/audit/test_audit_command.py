@@ -112,3 +112,9 @@ def test_a_folder_that_is_no_run_is_refused_before_any_game(tmp_path):
     done = coterie(tmp_path)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "result.json" in done.stderr
+
+
+def test_no_games_are_no_audit():
+    told = coterie("--games", "0")
+    assert told.exit_code == 2
+    assert "games=0: must be a whole number >= 32" in told.stderr

@@ -73,3 +73,19 @@ def test_bad_input_is_one_line_and_status_2(words):
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"PK\x03\x04\x14\x00\x06\x00,x\n1,2\n"])
+def test_no_columns_file_is_made_of_a_file_without_a_header(tmp_path, content):
+    file, out = tmp_path / "sheet.csv", tmp_path / "columns.toml"
+    file.write_bytes(content)
+    result = runner.invoke(app, ["init", str(file), "--out", str(out)])
+    assert result.exit_code == 2
+    assert "has no header of column names" in result.stderr
+    assert not out.exists()
+
+
+def test_a_file_that_is_not_there_is_named_before_what_its_target_is(tmp_path):
+    result = runner.invoke(app, ["describe", str(tmp_path / "nowhere.csv")])
+    assert result.exit_code == 2
+    assert "no such file. Check the path." in result.stderr

@@ -95,6 +95,9 @@ def test_parts_that_do_not_fit_are_refused():
         simulate(program, worlds.shards(SIZES, 4), None, seed=0)
     with pytest.raises(InputError, match="rounds=11: must be between 1 and the plan's 10"):
         simulate(program._replace(schedule=11), worlds.shards(SIZES, 4), mixer, seed=0)
+    endless = replace(program.plan, releases=(10**9,) * 3)
+    with pytest.raises(InputError, match="steps=1000000000: must be at most 10,000,000"):
+        simulate(program._replace(plan=endless, schedule=10**9), worlds.shards(SIZES, 4), mixer, seed=0)
 
 
 def _counting(sampler, releases, order, sizes=(4, 6)) -> Program:

@@ -197,4 +197,6 @@ def test_too_few_records_are_refused_with_what_helps():
     with pytest.raises(InputError, match="select=0.001: over") as refused:
         ready(replace(SMALL, select=0.001, epsilon=(0.05,)), None, lambda *_: None)
     assert "--select 0 leaves the choice out" in str(refused.value)
+    with pytest.raises(InputError, match=r"over 4 units \(owner\), .* It takes \d+ units \(owner\); "):
+        ready(replace(SMALL, unit="owner"), None, lambda *_: None)
     assert "\n" not in str(refused.value)

@@ -12,6 +12,7 @@ from coterie.evaluation.budget import sheet_of
 from coterie.evaluation.groups import groups_of
 from coterie.evaluation.sheet import Sheet
 from coterie.evaluation.tables import in_places, pieces, tallied
+from coterie.evaluation.words import sentences
 from coterie.experiments import run as runs
 from coterie.experiments.evaluating import _evaluated
 from coterie.experiments.experiment import Experiment
@@ -25,6 +26,7 @@ from coterie.problems.datasets.schema import Schema
 from coterie.problems.holdings import listed, records_of
 from coterie.problems.problem import clipped_sum
 from coterie.program import Batch
+from coterie.reports.published import box
 
 MOST, PERSONS = 5, 400
 SAID = {
@@ -148,6 +150,8 @@ def test_a_run_with_persons_kept_out_says_so():
     assert next(iter(told["groups"]["metrics"])) == "ward=a"
     counts = [told["groups"]["metrics"][f"ward={ward}"]["records"]["value"] for ward in "ab"]
     assert sum(counts) < 110  # persons, not their three hundred records
+    assert any(line.startswith("ward=a: units (person) ") for line in sentences(told))
+    assert "<th>units (person)</th>" in str(box(told, ("no", "yes")))
     words = " ".join(result.guarantee["statement"])
     assert "0.25 of its units (person), which it drew in secret and kept out of training" in words
     assert all(one.epsilon <= 40.0 for one in result.certificates)
@@ -252,6 +256,7 @@ def test_scores_of_others_do_not_follow_from_the_number_of_somebodys_records():
     [
         ({"hold_out": 0.001}, r"hold_out=0.001: would keep 0 of an owner's 200 units \(person\)"),
         ({"unit": "owner", "evaluate_by": None}, r"would keep 0 of an owner's 1 unit \(owner\)"),
+        ({"hold_out": 0.999}, r"would keep 199 of an owner's 200 units \(person\).*leave 2, at least"),
         ({"evaluate_by": "age"}, "evaluate_by='age': has no declared list of values"),
     ],
 )

@@ -1,5 +1,6 @@
 """A run's folder appears whole or not at all."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -82,7 +83,10 @@ def test_the_place_is_checked_before_any_work(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="may be written"):
         output.check_place(tmp_path / "file" / "deeper" / "out")
+    with pytest.raises(InputError, match="may be written"):  # where permissions say nothing
+        output.check_place(Path("/proc/new/out"))
     assert output.check_place(tmp_path / "new" / "out") == tmp_path / "new" / "out"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def header(curve: np.ndarray) -> str:

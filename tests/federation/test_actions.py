@@ -155,3 +155,9 @@ def test_nothing_done_is_an_empty_chain(tmp_path):
         0,
         f"ok: 0 actions in an unbroken chain\nhead: {actions.START}\n",
     )
+
+
+def test_a_folder_that_is_not_there_has_no_chain(tmp_path):
+    shown = CliRunner().invoke(app, ["ledger", "actions", str(tmp_path / "nowhere")])
+    assert shown.exit_code == 2
+    assert "no such folder" in shown.stderr

@@ -455,3 +455,17 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         done = CliRunner().invoke(commands, ["ui", "--port", str(port), "--runs", str(tmp_path)])
     assert done.exit_code == 2
     assert f"port={port}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--port", "99999"), "port=99999: cannot be listened at (it must lie between 0 and 65535)"),
+        (("--runs", __file__), "is no folder"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(asked, words):
+    done = CliRunner().invoke(commands, ["ui", *asked])
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -132,11 +132,11 @@ def check_tells(plan: ReleasePlan, sheet: Sheet, share: float) -> float:
     )
     enough = _smallest(lambda part: half_width(sheet, noise * share / part, rows, 0.5), share, 0.5)
     needed = _smallest(lambda many: half_width(sheet, noise, math.ceil(many), 0.5), rows, 1e9)
-    by_share = "no share helps with so few" if enough is None else f"a share of {_rounded_up(enough):g}"
+    by_share = "" if enough is None else f"a share of {_rounded_up(enough):g}, or "
     unit = plan.unit.words
     raise TellsNothing(
         f"evaluate={share:g}: {what} over {counted(rows, unit)} would be known to ±{width:.2g} only, which tells "
-        f"nothing. It takes {by_share}, or {counted(math.ceil(needed or 1e9), unit)}; --evaluate 0 leaves the "
+        f"nothing. It takes {by_share}{counted(math.ceil(needed or 1e9), unit)}; --evaluate 0 leaves the "
         "evaluation out."
     )
 
@@ -148,10 +148,11 @@ def check_chooses(plan: ReleasePlan, share: float) -> float:
     if unsure / rows <= NOTHING:
         return unsure / rows
     enough = share * (unsure / rows / NOTHING) ** 2
-    by_share = f"a share of {_rounded_up(enough):g}" if enough <= 0.5 else "no share helps with so few"
+    by_share = f"a share of {_rounded_up(enough):g}, or " if enough <= 0.5 else ""
+    unit = plan.unit.words
     raise TellsNothing(
-        f"select={share:g}: over {rows:,} records, noise would hide that one model's mean loss is {NOTHING:g} below "
-        f"another's. It takes {by_share}, or {math.ceil(unsure / NOTHING):,} records; --select 0 leaves the "
+        f"select={share:g}: over {counted(rows, unit)}, noise would hide that one model's mean loss is {NOTHING:g} "
+        f"below another's. It takes {by_share}{counted(math.ceil(unsure / NOTHING), unit)}; --select 0 leaves the "
         "choice out."
     )
 

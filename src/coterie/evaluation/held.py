@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.problems.partition import LEAST
 from coterie.relations import REPLACE_ONE, Relation
 from coterie.units import counted, several
 
@@ -29,12 +30,12 @@ class Division(NamedTuple):
 
 
 def held_of(size: int, share: float, unit: str = "record") -> int:
-    """How many of an owner's rows, or units, are kept out, public; InputError where none would be, or all."""
+    """How many of an owner's rows, or units, are kept out, public; InputError where none would be, or too many."""
     held = int(share * size)
-    if share and not 0 < held < size:
+    if share and not 0 < held <= size - LEAST:
         raise InputError(
             f"hold_out={share:g}: would keep {held} of an owner's {counted(size, unit)} out of training. It must "
-            f"keep one and leave one, at least; --hold-out 0 evaluates on all {several(unit)}."
+            f"keep one and leave {LEAST}, at least; --hold-out 0 evaluates on all {several(unit)}."
         )
     return held
 

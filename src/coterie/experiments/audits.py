@@ -78,7 +78,7 @@ def audit_experiment(
         setting.neighbours,
         setting.mixer,
         delta=experiment.delta,
-        games=effort.games or GAMES,
+        games=GAMES if effort.games is None else effort.games,
         confidence=effort.confidence,
         seed=experiment.seed,
         without=setting.without,
@@ -96,7 +96,7 @@ def audit_run(
     """
     result, experiment = read_result(folder), read_toml(folder / "experiment.toml")
     tell = progress or (lambda what, done, of: None)
-    check_effort(effort.games or GAMES, effort.confidence)
+    check_effort(GAMES if effort.games is None else effort.games, effort.confidence)
     made = ready(experiment, None, tell)
     task, program = made.prepared.task, made.program
     certificates = certificates_of(program.plan, task.delta)

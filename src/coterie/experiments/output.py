@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,8 +56,12 @@ def check_place(out: Path) -> Path:
     above = out.absolute().parent
     while not above.exists():
         above = above.parent
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"out={str(out)!r}: {above} is not a folder that may be written. Name another.")
+    try:
+        Path(mkdtemp(prefix=".coterie-", dir=above)).rmdir()  # permissions alone do not tell it
+    except OSError as error:
+        raise InputError(
+            f"out={str(out)!r}: {above} is not a folder that may be written ({error.strerror}). Name another."
+        ) from error
     return out
 
 

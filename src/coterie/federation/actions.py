@@ -78,6 +78,8 @@ def record(
 def read(folder: Path) -> tuple[Entry, ...]:
     """All entries, in order; none where nothing was done. InputError where the chain is broken."""
     path = folder / NAME
+    if not folder.is_dir():
+        raise InputError(f"folder={str(folder)!r}: no such folder. Give your party's, or the network's.")
     try:
         text = path.read_bytes() if path.exists() else b""
     except OSError as error:

@@ -61,9 +61,15 @@ def by_column(
     kept = np.sort(order)
     small = [index for index in kept if sizes[index] < least]
     if small:
+        enough = int((sizes >= least).sum())
+        remedy = (
+            f"Merge or remove it, or keep the largest only: owners <= {enough}."
+            if enough
+            else "Merge owners."
+        )
         raise InputError(
             f"owner {names[small[0]]!r}: {sizes[small[0]]} of its {what} are to be learnt from, must be >= {least}."
-            f" Merge or remove it, or keep the largest only: owners <= {(sizes >= least).sum()}."
+            f" {remedy}"
         )
     by_owner = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[by_owner], kept)

@@ -202,14 +202,17 @@ def stream(look: Callable[[], dict[str, Any]]) -> Response:
 
 def serve(folder: Path, data_dir: Path | None, port: int, tell: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `tell` hears the address with its token."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(
+            f"runs={str(folder)!r}: is no folder. Name the folder that runs are in, or a new one."
+        )
     with socket.socket() as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             door.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise InputError(
-                f"port={port}: cannot be listened at ({error.strerror}). Name another."
-            ) from error
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or "it must lie between 0 and 65535"
+            raise InputError(f"port={port}: cannot be listened at ({why}). Name another.") from error
         door.listen()  # who follows the address at once waits a moment, and is not turned away
         chosen, token = door.getsockname()[1], secrets.token_urlsafe(32)
         made = application(Runs(folder, data_dir), token, chosen)

@@ -24,8 +24,8 @@ MOST_COLUMNS = 20_000  # more take minutes to read before anything can be said a
 _READ_AS, _FINDINGS = "read_as", "findings"  # of a frame's attributes
 
 
-def read_frame(path: Path, text: Collection[str] = ()) -> Frame:
-    """The rows of a file; the columns named in `text` of a CSV file as they are written there."""
+def check_file(path: Path) -> str:
+    """Its ending, by which it is read; InputError where there is no such file, or no reader."""
     kind = path.suffix.lower()
     if kind not in READERS:
         raise InputError(
@@ -33,6 +33,12 @@ def read_frame(path: Path, text: Collection[str] = ()) -> Frame:
         )
     if not path.is_file():
         raise InputError(f"data={str(path)!r}: no such file. Check the path.")
+    return kind
+
+
+def read_frame(path: Path, text: Collection[str] = ()) -> Frame:
+    """The rows of a file; the columns named in `text` of a CSV file as they are written there."""
+    kind = check_file(path)
     try:
         if kind == ".csv":
             found = delimited.read(path, text, check_names)

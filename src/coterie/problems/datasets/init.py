@@ -27,6 +27,7 @@ _DATES = ("YYYY-MM-DD", "DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY")
 _DATE_NAME = re.compile(r"(^|_|\W)(date|datum|day|born|birth|dob|admitted|discharged)(_|\W|$)|(date|datum)$")
 _FLAG_NAME = re.compile(r"(is|has)_")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")  # no name has these: a file of another kind, called CSV
 _FORMS = {
     "number": 'range = [LOW, HIGH], unit = "", missing = "middle"',
     "category": 'values = [VALUE, VALUE], missing = "none"',
@@ -77,6 +78,10 @@ def header_of(path: Path) -> tuple[list[str], dict[str, tuple[int, ...]]]:
         shapes = {str(name): pixels.shape_of(frame[name]) for name in frame.columns}
         return list(shapes), {name: shape for name, shape in shapes.items() if shape is not None}
     names = delimited.header(path, delimited.beginning(path)).columns
+    if not names or any(_CONTROL.search(name) for name in names):
+        raise InputError(
+            f"data={str(path)!r}: has no header of column names. Give a CSV file that begins with one."
+        )
     check_names(path, names)
     return names, {}
 

@@ -29,6 +29,7 @@ from coterie.problems.datasets._table import binary, held_out, multiclass, regre
 from coterie.problems.datasets.declared import Columns, Declared, as_feature, check_alone, declared
 from coterie.problems.datasets.frames import (
     Frame,
+    check_file,
     first_row,
     missing,
     numbers,
@@ -72,6 +73,7 @@ def load_file(
     path = Path(path)
     said = declared(columns, target)
     if said.target is None:
+        check_file(path)
         raise InputError(
             f"target=None: name the column of {path} that is to be learnt (--target, or target in a columns file)."
         )
