@@ -151,7 +151,10 @@ def test_a_run_with_persons_kept_out_says_so():
     counts = [told["groups"]["metrics"][f"ward={ward}"]["records"]["value"] for ward in "ab"]
     assert sum(counts) < 110  # persons, not their three hundred records
     assert any(line.startswith("ward=a: units (person) ") for line in sentences(told))
-    assert "<th>units (person)</th>" in str(box(told, ("no", "yes")))
+    page = str(box(told, ("no", "yes")))
+    assert "<th>units (person)</th>" in page
+    assert "units (person) of class" in page
+    assert "rows" not in page
     words = " ".join(result.guarantee["statement"])
     assert "0.25 of its units (person), which it drew in secret and kept out of training" in words
     assert all(one.epsilon <= 40.0 for one in result.certificates)

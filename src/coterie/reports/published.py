@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.evaluation.words import DIVERGED, about, shown, title, too_few
+from coterie.relations import UNIT
 from coterie.reports.markup import Markup, join, tag
 from coterie.reports.reading import Run
+from coterie.units import several
 
 _SHOWN = 12  # classes of a table that can still be read
 
@@ -24,13 +26,14 @@ def box(told: dict[str, Any], classes: tuple[str, ...]) -> Markup:
     rows = [tag("tr", tag("td", title(name)), tag("td", shown(one))) for name, one in told["metrics"].items()]
     head = tag("tr", tag("th", "metric"), tag("th", "value (95 % interval)"))
     lead = f"May be told: it was charged. {about(told)[0].upper()}{about(told)[1:]}."
+    what = "rows" if told["unit"] == UNIT else several(told["unit"])
     parts = [tag("p", lead, class_="soft"), tag("table", tag("thead", head), tag("tbody", *rows))]
     return join(
         [
             *parts,
             *_groups(told["groups"], told["unit"]),
-            *_confusion(told["confusion"], classes),
-            *_calibration(told["calibration"], classes),
+            *_confusion(told["confusion"], classes, what),
+            *_calibration(told["calibration"], classes, what),
         ]
     )
 
@@ -57,7 +60,8 @@ def _groups(groups: dict[str, Any] | None, unit: str) -> list[Markup]:
     return [tag("p", *lead, class_="soft"), tag("table", tag("thead", head), tag("tbody", *rows))]
 
 
-def _confusion(cells: list[list[dict[str, Any]]] | None, classes: tuple[str, ...]) -> list[Markup]:
+def _confusion(cells: list[list[dict[str, Any]]] | None, classes: tuple[str, ...], what: str) -> list[Markup]:
+    """`what`: whatever is counted."""
     if cells is None or len(classes) > _SHOWN or len(classes) != len(cells):
         return []
     said = (tag("th", "said to be ", tag("bdi", one)) for one in classes)
@@ -65,15 +69,15 @@ def _confusion(cells: list[list[dict[str, Any]]] | None, classes: tuple[str, ...
         tag("tr", tag("td", tag("bdi", name)), *(tag("td", _count(cell)) for cell in row))
         for name, row in zip(classes, cells)
     ]
-    table = tag("table", tag("thead", tag("tr", tag("th", "rows of class"), *said)), tag("tbody", *rows))
-    return [tag("p", "Which class rows are taken for, about:", class_="soft"), table]
+    table = tag("table", tag("thead", tag("tr", tag("th", f"{what} of class"), *said)), tag("tbody", *rows))
+    return [tag("p", f"Which class {what} are taken for, about:", class_="soft"), table]
 
 
 def _count(one: dict[str, Any]) -> str:
     return f"{one['value']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
 
 
-def _calibration(bands: list[dict[str, Any]] | None, classes: tuple[str, ...]) -> list[Markup]:
+def _calibration(bands: list[dict[str, Any]] | None, classes: tuple[str, ...], what: str) -> list[Markup]:
     if bands is None or len(classes) != 2:
         return []
     rows = [
@@ -81,7 +85,9 @@ def _calibration(bands: list[dict[str, Any]] | None, classes: tuple[str, ...]) -
         for band in bands
     ]
     head = tag(
-        "tr", tag("th", "the model says"), tag("th", "share of ", tag("bdi", classes[1]), " among these rows")
+        "tr",
+        tag("th", "the model says"),
+        tag("th", "share of ", tag("bdi", classes[1]), f" among these {what}"),
     )
     told = "Calibration: what the model says of the second class, and how often it is so."
     return [tag("p", told, class_="soft"), tag("table", tag("thead", head), tag("tbody", *rows))]
