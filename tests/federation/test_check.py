@@ -61,6 +61,14 @@ def test_all_parties_reach_each_other_and_learn_what_the_run_costs(trial):
     assert files(trial) == before  # no ledger, no journal, no status, and no file has changed
 
 
+def test_tables_that_are_published_count_as_releases(tmp_path, alone):
+    trial = Trial(
+        tmp_path, (260, 300), protocol="dual_averaging", settings={"rounds": 4}, epsilon=(8.0,), evaluate=0.3
+    )
+    (told,) = ask(trial, "owner-0")
+    assert told["releases"] == 5
+
+
 def spied(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """Every frame that leaves in a dry run of all."""
     sent: list[tuple[str, bytes]] = []

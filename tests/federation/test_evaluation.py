@@ -171,6 +171,7 @@ def test_all_end_with_the_same_tables_over_links_that_fail(tmp_path, shape):
         assert all(machine.done for machine in network.machines.values())
     assert len(found[0]) == 5
     assert all(one == found[0] for one in found)
+    assert not network.refused  # nobody gets its own table back, which it would take for a forgery
     world.check(network)
 
 

@@ -183,7 +183,8 @@ class Check:
             relation=plan.relation,
         )
         after = told.after.epsilon
-        self.facts |= {"cost": found.cost, "releases": planned.messages(at), "charged": told.messages}
+        releases = planned.messages(at) + len(planned.table_steps)
+        self.facts |= {"cost": found.cost, "releases": releases, "charged": told.messages}
         self.facts |= {"budget": found.epsilon, "delta": found.delta, "source": found.source}
         self.facts |= {"view": found.view, "spent": told.spent, "after": after}
         self.facts |= {"left": max(0.0, found.epsilon - after)}

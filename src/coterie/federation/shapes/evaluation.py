@@ -192,10 +192,11 @@ class Evaluated:
             return NONE
 
     def _keep(self, owner: int, body: bytes, source: str | None, now: float) -> list[Out]:
-        """Write a table down, and pass it on."""
+        """Write a table down, and pass it on; but not to whom it is of."""
         self._journal.put({numbered(self.name, owner): body})
         self._tables[owner], self._news = body, now
-        return [Out(peer, self._table(owner)) for peer in self._terms.peers if peer != source]
+        known = (source, self._terms.names[owner])
+        return [Out(peer, self._table(owner)) for peer in self._terms.peers if peer not in known]
 
     def _table(self, owner: int) -> Message:
         return Message(Kind.TABLE, self._terms.step, owner, self._tables[owner])
