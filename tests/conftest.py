@@ -1,6 +1,7 @@
 """Strictness once, globally: silent promotion of types or ranks is a bug in numerical privacy code."""
 
 import atexit
+import math
 import os
 import shutil
 import signal
@@ -12,10 +13,16 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from coterie.cli import _progress
+
 # Programs that tests start write as tests read them, whatever terminal `make test` was called from.
 os.environ["PYTHONIOENCODING"] = "utf-8"
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# A command that takes more than two seconds says so on standard error: on a busy machine any of them, and what tests
+# read there would depend on it.
+_progress._PATIENCE = math.inf
 
 # Commands keep what they compile in a folder of this run's own, which processes beside each other share: nothing that
 # an earlier run left, or another checkout writes meanwhile, is in it.

@@ -67,7 +67,7 @@ class Trial:
         `host`, at which all parties are."""
         self.folder, self.seed = folder, 5
         names = [f"owner-{at}" for at in range(len(sizes))]
-        patience, clock = terms.pop("patience", Patience(wait=LONG)), terms.pop("clock", 50.0)
+        patience, clock = terms.pop("patience", Patience(wait=120.0)), terms.pop("clock", 50.0)
         aggregator, host = terms.pop("aggregator", True), terms.pop("host", "127.0.0.1")
         agreement = Agreement(
             name="trial",

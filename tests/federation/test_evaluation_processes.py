@@ -94,7 +94,7 @@ def test_all_owners_publish_what_the_simulator_says(shape, tmp_path, trials):
 def test_killed_during_the_evaluation_an_owner_releases_nothing_twice(tmp_path, trials):
     trial = Trial(
         tmp_path, SIZES, protocol="dual_averaging", epsilon=(8.0,), evaluate=0.3, select=0.3,
-        patience=Patience(wait=LONG), settings={"rounds": 3}, topology="ring",
+        patience=Patience(wait=120.0), settings={"rounds": 3}, topology="ring",
     )  # fmt: skip
     trials.append(trial)
     for party in ("owner-0", "owner-1"):

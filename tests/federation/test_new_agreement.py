@@ -88,7 +88,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def founded(folder: Path, shape: str, change: str, sizes: tuple[int, ...] = SIZES) -> Trial:
     """A network of all of them, or of all but the last."""
     first = sizes if change == "revoke" else sizes[:-1]
-    trial = Trial(folder, first, patience=Patience(wait=LONG, retry=0.2), **SHAPES[shape])
+    trial = Trial(folder, first, patience=Patience(wait=120.0, retry=0.2), **SHAPES[shape])
     trial.write_records(sizes)
     trial.allow(50.0)
     return trial
