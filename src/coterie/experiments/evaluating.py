@@ -104,8 +104,8 @@ def select(
     sums = {}
     for owner in range(prepared.task.owners):
         own = _own(program, trace.model, owner)
-        most = prepared.task.unit.records
-        exact = ballot.tally(prepared.task.problem, own, *records_of(prepared.shards, owner), most=most)
+        x, y, unit = records_of(prepared.shards, owner)
+        exact = ballot.tally(prepared.task.problem, own, x, y, unit, _most(unit))
         sums[owner] = exact + simulated_noise(plan.selection, experiment.seed, owner, step)
     choice = selection.chosen(sum(sums.values(), np.zeros(ballot.width)), plan.selection.variance())
     told = selection.selected(
@@ -131,14 +131,18 @@ def _evaluated(prepared: Prepared, groups: Groups | None, owner: int) -> dict[st
     rows, unit = listed((prepared.held or prepared.trained)[owner])
     x = prepared.table.x[rows]
     codes = None if groups is None else groups.codes(x)
-    most = prepared.task.unit.records
     return {
         "x": prepared.features.apply(x),
         "y": prepared.table.y[rows],
         "codes": codes,
         "unit": unit,
-        "most": most,
+        "most": _most(unit),
     }
+
+
+def _most(unit: np.ndarray | None) -> int:
+    """Records of the largest unit. Real owners take the cap, which may be far above; a simulation need not hide it."""
+    return 1 if unit is None else int(np.bincount(unit).max())
 
 
 def publish(experiment: Experiment, prepared: Prepared, program: Program, trace: Trace) -> Published | None:
