@@ -264,15 +264,15 @@ def _totals(curves: Curves, step: float) -> list[PLDPmf]:
     """All releases composed, in each direction."""
     from dp_accounting.pld import pld_pmf
 
-    found = []
+    totals = []
     for way in range(max(len(directions) for directions, _ in curves)):
         total = None
         for directions, n in curves:
             composed = profiles.above(directions[way % len(directions)], step).self_compose(n)
             total = composed if total is None else pld_pmf.compose_pmfs(total, composed, _TRUNCATED)
         assert total is not None
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 def _lower_end(curves: Curves, delta: float, step: float) -> float:

@@ -208,11 +208,11 @@ def mixtures(z: float, p: Drawn, q: Drawn) -> Profile:
         return np.where(beyond, 0.0, mass), np.where(beyond, 0.0, other)
 
     def delta(epsilons: Floats) -> Floats:
-        x, found = outcomes(epsilons), -np.expm1(np.minimum(epsilons, 0.0))
+        x, deltas = outcomes(epsilons), -np.expm1(np.minimum(epsilons, 0.0))
         inside = np.isfinite(x)
         log_p, log_q = above(x[inside], p), above(x[inside], q)
-        found[inside] = np.exp(log_p) * -np.expm1(np.minimum(epsilons[inside] + log_q - log_p, 0.0))
-        return found
+        deltas[inside] = np.exp(log_p) * -np.expm1(np.minimum(epsilons[inside] + log_q - log_p, 0.0))
+        return deltas
 
     lower, upper = (float(one) for one in loss(np.array(ends)))
     return Profile(lower, upper, delta, tails)
@@ -247,8 +247,8 @@ def chained(curve: Callable[[Floats], Floats], epsilon: float, group: int, delta
     reach = max(2 * group * epsilon, 1e-3)
     while math.isfinite(reach) and reach < _FARTHEST:
         grid = np.linspace(0.0, reach, _STEPS + 1)
-        found = _power(np.asarray(curve(grid)), grid, group)
-        if (enough := np.flatnonzero(found <= delta)).size:
+        deltas = _power(np.asarray(curve(grid)), grid, group)
+        if (enough := np.flatnonzero(deltas <= delta)).size:
             return float(grid[enough[0]])
         reach *= 2
     return math.inf
@@ -265,8 +265,8 @@ def _power(deltas: Floats, grid: Floats, times: int) -> Floats:
 
 def _joined(first: Floats, second: Floats, grid: Floats) -> Floats:
     """min over a of first(a) + e^a second(ε − a)."""
-    found = np.full(len(grid), np.inf)
+    least = np.full(len(grid), np.inf)
     for at, epsilon in enumerate(grid):
         split = first[at] + math.exp(epsilon) * second[: len(grid) - at]
-        found[at:] = np.minimum(found[at:], split)
-    return found
+        least[at:] = np.minimum(least[at:], split)
+    return least

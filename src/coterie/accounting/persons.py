@@ -111,17 +111,17 @@ def _weakest(flats: Sequence[Flat], relation: Relation) -> DpEvent:
 
     if any(flat.reason for flat in flats):
         return dp.NonPrivateDpEvent()
-    found: list[Any] = []
+    events: list[Any] = []
     if precision := max(flat.precision for flat in flats):
-        found.append(dp.GaussianDpEvent(1 / math.sqrt(precision)))
+        events.append(dp.GaussianDpEvent(1 / math.sqrt(precision)))
     every = [[(*_shape(atom, relation), times) for atom, times in flat.parts] for flat in flats]
     for shape in sorted({shape for parts in every for shape, *_ in parts}, key=repr):
         alike = [[part for part in parts if part[0] == shape] for parts in every]
         rate = max(rate for parts in alike for _, rate, _, _ in parts)
         noise = min(noise for parts in alike for _, _, noise, _ in parts)
         times = max(sum(times for *_, times in parts) for parts in alike)
-        found.append(dp.SelfComposedDpEvent(_of_shape(shape, rate, noise), times))
-    return dp.ComposedDpEvent(found)
+        events.append(dp.SelfComposedDpEvent(_of_shape(shape, rate, noise), times))
+    return dp.ComposedDpEvent(events)
 
 
 def _shape(atom: Any, relation: Relation) -> tuple[tuple[Any, ...], Fraction | float, float]:

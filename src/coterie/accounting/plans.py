@@ -53,10 +53,10 @@ def certificates_of(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
             else ((),) * len(plan.sizes),
         )
     )
-    found = {}
+    certificates = {}
     for owner, who in enumerate(alike):
-        if who not in found:
-            one = certify(
+        if who not in certificates:
+            certificate = certify(
                 plan.event(owner),
                 delta=delta,
                 relation=plan.relation,
@@ -64,8 +64,8 @@ def certificates_of(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
                 size=plan.sizes[owner],
                 unit=plan.unit.words,
             )
-            found[who] = replace(one, reason=plan.flaw) if plan.flaw else one
-    return tuple(found[who] for who in alike)
+            certificates[who] = replace(certificate, reason=plan.flaw) if plan.flaw else certificate
+    return tuple(certificates[who] for who in alike)
 
 
 def against_all_others(plan: ReleasePlan, delta: float) -> tuple[Certificate, ...]:
@@ -134,8 +134,10 @@ def person_of(plan: ReleasePlan, delta: float, owners: int) -> Certificate:
     own = [plan.event(owner) for owner in range(len(plan.sizes))]
     private = not any(flatten(event).reason for event in own)
     events, many = (own, owners) if plan.own_noise or not private else ([_jointly(plan, owners)], 1)
-    found = of_events(events, many, delta, plan.relation, view=plan.view, unit=plan.unit.words)
-    return replace(found, unit=at_owners(plan.unit.words, owners), reason=plan.flaw or found.reason)
+    certificate = of_events(events, many, delta, plan.relation, view=plan.view, unit=plan.unit.words)
+    return replace(
+        certificate, unit=at_owners(plan.unit.words, owners), reason=plan.flaw or certificate.reason
+    )
 
 
 def _jointly(plan: ReleasePlan, owners: int) -> DpEvent:

@@ -37,15 +37,15 @@ def digest(program: Program, shards: Holdings, mixer: Mixer | None, settings: An
         settings,
         *(() if plan.shared is None else (plan.shared,)),
     ]
-    found = hashlib.sha256(repr(words).encode())
+    digest = hashlib.sha256(repr(words).encode())
     links = () if mixer is None else mixer.arrays
     scales = (plan.clip_norms, plan.noise_scale)
     numbers = (program.numbers, program.params, program.schedule, scales, links, shards)
     for path, leaf in jax.tree_util.tree_flatten_with_path(numbers)[0]:
         values = np.ascontiguousarray(leaf)
-        found.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}".encode())
-        found.update(values.data)
-    return found.hexdigest()
+        digest.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}".encode())
+        digest.update(values.data)
+    return digest.hexdigest()
 
 
 def _own(path: str, flags: int) -> int:
@@ -118,7 +118,7 @@ def shaped(name: str, arrays: Mapping[str, np.ndarray], like: PyTree) -> PyTree:
 
 def _stated(header: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(header)
+        stated = json.loads(header)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return stated if isinstance(stated, dict) else {}

@@ -66,11 +66,11 @@ def with_records(function: Callable, holdings: Holdings, given: tuple, context: 
     mapped = over_owners(function, (0,) * (len(given) + 2))
     if isinstance(holdings, Shards):
         return mapped(holdings, *given, context)
-    found = [
+    parts = [
         mapped(one, *jax.tree.map(lambda leaf, at=at: leaf[at], given), rows_of(context, at))
         for one, at in zip(holdings.shards, holdings.owners)
     ]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[holdings.place], *found)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[holdings.place], *parts)
 
 
 def of_one(function: Callable[[Shards, Array], T], holdings: Holdings, owner: Array) -> T:
@@ -146,12 +146,12 @@ def _longest(sampler: Sampler, holdings: Holdings) -> int | None:
 
 @lru_cache(maxsize=64)
 def _length(sampler: Sampler, rows: int) -> int | None:
-    found = jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
-    return None if found is None else found.mask.shape[0]
+    drawn = jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
+    return None if drawn is None else drawn.mask.shape[0]
 
 
 def _drawn(sampler: Sampler, key: Array, rows: int, count: Array, turn: Array, longest: int) -> Draw:
-    found = sampler.draw(key, rows, count, turn)
-    assert found is not None
-    more = longest - found.mask.shape[0]
-    return found if more == 0 else Draw(*(jnp.pad(part, (0, more)) for part in found))
+    drawn = sampler.draw(key, rows, count, turn)
+    assert drawn is not None
+    more = longest - drawn.mask.shape[0]
+    return drawn if more == 0 else Draw(*(jnp.pad(part, (0, more)) for part in drawn))

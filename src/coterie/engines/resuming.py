@@ -44,19 +44,21 @@ def resume(
     parts: Parts, carry: PyTree, like: PyTree, file: Path | None, mark: str, probe: Callable | None
 ) -> tuple[PyTree, Past]:
     """What the checkpoint says, in every process; only the first one reads it. `like` is what a chunk leaves behind."""
-    found = _found(file, mark)
+    stored = _found(file, mark)
     blank = real(parts, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), carry))
-    points = _told(np.asarray(found["points"], np.int32))
-    carry = restored(parts, _told(checkpoint.shaped("carry", found, blank) if "carry.0" in found else blank))
+    points = _told(np.asarray(stored["points"], np.int32))
+    carry = restored(
+        parts, _told(checkpoint.shaped("carry", stored, blank) if "carry.0" in stored else blank)
+    )
     past = Past(points.tolist(), [], [], [])
     seen = None if probe is None else everyones(parts, models(parts, carry))
     if jax.process_index() > 0:
         return carry, past
-    info, message = checkpoint.shaped("out", found, like)
+    info, message = checkpoint.shaped("out", stored, like)
     past.infos.append(info)
     past.messages.append(message)
     if probe is not None:
-        looks = checkpoint.shaped("looks", found, look(probe, seen))
+        looks = checkpoint.shaped("looks", stored, look(probe, seen))
         past.looks.extend(jax.tree.map(lambda leaf, at=at: leaf[at], looks) for at in range(len(points)))
     return carry, past
 
@@ -68,18 +70,18 @@ def look(probe: Callable, everyones_models: PyTree) -> PyTree:
 
 def _found(file: Path | None, mark: str) -> dict[str, np.ndarray]:
     """The checkpoint in the first process; in the others as many blank points. Nobody goes on if it cannot be read."""
-    found, problem = {}, None
+    stored, problem = {}, None
     if jax.process_index() == 0:
         try:
             if file is None:
                 raise InputError("resume=True: needs a checkpoint. Name its file.")
-            found = checkpoint.read(file, mark)
+            stored = checkpoint.read(file, mark)
         except InputError as error:
             problem = error
-    points = int(_told(np.asarray(len(found.get("points", ())), np.int32)))
+    points = int(_told(np.asarray(len(stored.get("points", ())), np.int32)))
     if not points:
         raise problem or InputError("resume: process 0 cannot read the checkpoint; its own error says why.")
-    return found or {"points": np.zeros(points, np.int32)}
+    return stored or {"points": np.zeros(points, np.int32)}
 
 
 def _told(tree: PyTree) -> PyTree:

@@ -90,6 +90,6 @@ def _note(parts: Parts, past: Past, point: int, out: tuple) -> None:
 def _look(parts: Parts, past: Past, carry: PyTree, probe: Callable | None) -> None:
     if probe is None:
         return
-    found = everyones(parts, models(parts, carry))
+    gathered = everyones(parts, models(parts, carry))
     if jax.process_index() == 0:
-        past.looks.append(resuming.look(probe, found))
+        past.looks.append(resuming.look(probe, gathered))

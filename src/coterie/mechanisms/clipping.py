@@ -191,12 +191,12 @@ def added_up(
         start = jnp.minimum(index * size, rows - size)
         part = cut(start)
         new = start + jnp.arange(size) >= index * size
-        found = clip(part._replace(mask=jnp.where(new, part.mask, 0.0)))
-        norms = jax.lax.dynamic_update_slice_in_dim(norms, found.norms, start, 0)
+        clipped = clip(part._replace(mask=jnp.where(new, part.mask, 0.0)))
+        norms = jax.lax.dynamic_update_slice_in_dim(norms, clipped.norms, start, 0)
         if careful:
-            total, rest = _added(total, rest, found.total)
+            total, rest = _added(total, rest, clipped.total)
         else:
-            total = jax.tree.map(jnp.add, total, found.total)
+            total = jax.tree.map(jnp.add, total, clipped.total)
         return Clipped(total, norms), rest
 
     like = jax.eval_shape(lambda: clip(cut(jnp.int32(0)))).total

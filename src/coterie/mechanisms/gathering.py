@@ -61,9 +61,9 @@ def as_records(batch: Batch, mean: bool = False) -> Batch:
     there = real(batch)
     # The unit's first record where there is none: whatever a model of one's own makes of a record, it can of this one.
     x = jnp.where(there.reshape(*there.shape, *(1,) * (batch.x.ndim - 2)), batch.x, batch.x[:, :1])
-    found = laid(batch._replace(x=x), mean)
+    records = laid(batch._replace(x=x), mean)
     mask = jnp.repeat(batch.mask, batch.y.shape[1])
-    return Batch(found.x, found.y, mask * found.weight.astype(mask.dtype))
+    return Batch(records.x, records.y, mask * records.weight.astype(mask.dtype))
 
 
 def weighed(values: Array, weight: Array) -> Array:
@@ -99,7 +99,7 @@ def gathered(leaf: Outer | Places, units: int, old: Array, new: Array) -> Outer 
         return Outer(None, jax.lax.optimization_barrier(jnp.sum(each, axis=1)))
     fan_in = leaf.inputs.shape[2:] if isinstance(leaf, Places) else leaf.inputs.shape[1:]
     inputs = new if leaf.inputs is old else finite(leaf.inputs).reshape(units, -1, *fan_in)
-    found = Places(inputs, leaf.slopes.reshape(units, -1, leaf.slopes.shape[-1]))
-    if places.pays(found.slopes.shape[1], inputs[0, 0].size, found.slopes.shape[2]):
-        return found
-    return Outer(None, jax.lax.optimization_barrier(places.formed(found)))
+    by_unit = Places(inputs, leaf.slopes.reshape(units, -1, leaf.slopes.shape[-1]))
+    if places.pays(by_unit.slopes.shape[1], inputs[0, 0].size, by_unit.slopes.shape[2]):
+        return by_unit
+    return Outer(None, jax.lax.optimization_barrier(places.formed(by_unit)))

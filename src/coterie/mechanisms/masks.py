@@ -60,8 +60,8 @@ def members_of(roll: bytes, owners: int) -> tuple[int, ...] | None:
     """Whom a bitmap names; None where it is none of so many owners, spare bits included."""
     if len(roll) != -(-owners // 8):
         return None
-    found = np.flatnonzero(np.unpackbits(np.frombuffer(roll, np.uint8), bitorder="little"))
-    return None if len(found) and found[-1] >= owners else tuple(map(int, found))
+    members = np.flatnonzero(np.unpackbits(np.frombuffer(roll, np.uint8), bitorder="little"))
+    return None if len(members) and members[-1] >= owners else tuple(map(int, members))
 
 
 def label(agreement: bytes, history: bytes, roll: Roll, owners: int) -> bytes:
@@ -91,14 +91,14 @@ def make_key(file: Path) -> bytes:
 def read_key(file: Path) -> bytes:
     """The secret key of a file."""
     try:
-        found = file.read_bytes()
+        key = file.read_bytes()
     except OSError as error:
         raise InputError(
             f"mask key={str(file)!r}: cannot be read ({error.strerror}). Make one with coterie node --mask-key."
         ) from error
-    if len(found) != KEY:
-        raise InputError(f"mask key={str(file)!r}: has {len(found)} bytes, must have {KEY}.")
-    return found
+    if len(key) != KEY:
+        raise InputError(f"mask key={str(file)!r}: has {len(key)} bytes, must have {KEY}.")
+    return key
 
 
 def public_key(secret: bytes) -> bytes:
@@ -160,11 +160,11 @@ class Masks:
 
     def masked(self, numbers: np.ndarray, label: bytes, members: Sequence[int], degree: int) -> bytes:
         """Whole numbers under the masks of one sum, modulo 2^64, as little-endian bytes."""
-        found = numbers.astype("<i8").view("<u8").copy()
+        hidden = numbers.astype("<i8").view("<u8").copy()
         for other in self._sharing(members, degree):
-            mask = self._mask(other, label, len(found))
-            found = found + mask if self._name.encode() < other.encode() else found - mask
-        return found.astype("<u8").tobytes()
+            mask = self._mask(other, label, len(hidden))
+            hidden = hidden + mask if self._name.encode() < other.encode() else hidden - mask
+        return hidden.astype("<u8").tobytes()
 
     def _sharing(self, members: Sequence[int], degree: int) -> list[str]:
         """With whom: everybody, or the next degree/2 on either side in the order of names."""

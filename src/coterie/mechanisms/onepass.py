@@ -113,19 +113,19 @@ def _everyones(
 ) -> tuple[Clipped, PyTree]:
     """`many`: which arrays of `given` have a leading axis of owners."""
     if not many[2].x:  # runs on the same records: one product with all their columns
-        found = jax.vmap(alone, _axes(many))(*given)
+        sums = jax.vmap(alone, _axes(many))(*given)
     else:
         whole = custom_vmap(partial(_called, order, mean=mean))
         whole.def_vmap(partial(_side_by_side, alone))
-        found = whole(*jax.tree.map(partial(_for_each, owners), given, tuple(many)))
-    return found, jax.tree.map(lambda leaf: True, found)
+        sums = whole(*jax.tree.map(partial(_for_each, owners), given, tuple(many)))
+    return sums, jax.tree.map(lambda leaf: True, sums)
 
 
 def _side_by_side(alone: Alone, lanes: int, many: list, *given: PyTree) -> tuple[Clipped, PyTree]:
     """Many runs of everyone."""
     del lanes
-    found = jax.vmap(jax.vmap(alone), _axes(many))(*given)
-    return found, jax.tree.map(lambda leaf: True, found)
+    sums = jax.vmap(jax.vmap(alone), _axes(many))(*given)
+    return sums, jax.tree.map(lambda leaf: True, sums)
 
 
 def _axes(many: list) -> PyTree:

@@ -65,8 +65,8 @@ def formed(leaf: Places) -> Array:
     """(rows, ...fan in, fan_out): the gradients themselves, in float32."""
     rows, places, *fan_in = leaf.inputs.shape
     inputs, slopes = (_full(one.reshape(rows, places, -1)) for one in leaf)
-    found = jnp.einsum("rti,rto->rio", inputs, slopes, precision=jax.lax.Precision.HIGHEST)
-    return found.reshape(rows, *fan_in, -1)
+    gradients = jnp.einsum("rti,rto->rio", inputs, slopes, precision=jax.lax.Precision.HIGHEST)
+    return gradients.reshape(rows, *fan_in, -1)
 
 
 def norms(leaf: Places, known: Array | None = None) -> Array:

@@ -84,15 +84,15 @@ class Shared:
         """(owners, owners) of each pair's noise, in units of an owner's own; 0 for none."""
         if self.links is None:
             return np.where(np.eye(owners, dtype=bool), 0.0, self.ratio**2)
-        found = np.zeros((owners, owners))
+        variances = np.zeros((owners, owners))
         for first, second in self.links:
-            found[first, second] = found[second, first] = self.ratio**2
-        return found
+            variances[first, second] = variances[second, first] = self.ratio**2
+        return variances
 
     def covariance(self, owners: int) -> np.ndarray:
         """(owners, owners) of everybody's unit noise: 1 + ratio² L."""
-        found = self.variances(owners)
-        return np.eye(owners) + np.diag(found.sum(axis=1)) - found
+        variances = self.variances(owners)
+        return np.eye(owners) + np.diag(variances.sum(axis=1)) - variances
 
     def among(self, who: Sequence[int]) -> Shared:
         """What is shared between these owners alone, numbered in this order: what others know of it is taken off."""

@@ -49,8 +49,8 @@ def _one_by_one(
         mine = jax.tree.map(lambda leaf, each: leaf[owner] if each else leaf, given, many[0])
         return added_up(partial(clip, mine), cut, rows, size, careful)
 
-    found = jax.lax.map(own, jnp.arange(owners))
-    return found, jax.tree.map(lambda leaf: True, found)
+    sums = jax.lax.map(own, jnp.arange(owners))
+    return sums, jax.tree.map(lambda leaf: True, sums)
 
 
 def _part(owner: Array, start: Array, size: int, leaf: Array, each: bool) -> Array:

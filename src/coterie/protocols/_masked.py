@@ -51,9 +51,9 @@ def masks(
     if degree is None:
         degree = 0 if owners <= _FEW else 2 * math.ceil((colluding + 1) / 2) + 6
     _shared.check_degree(degree, colluding, owners - absent)
-    found = Masked(bits=FINEST, colluding=colluding, absent=absent, spare=0, degree=degree)
-    graph(found, owners)
-    return found
+    masked = Masked(bits=FINEST, colluding=colluding, absent=absent, spare=0, degree=degree)
+    graph(masked, owners)
+    return masked
 
 
 def check_view(view: str, aggregation: str, certified: bool, settings: Any) -> None:
@@ -124,8 +124,8 @@ def spares(rounds: int, spare: int | None) -> int:
 def finished(plan: ReleasePlan, masked: Masked, rounds: int) -> ReleasePlan:
     """The plan of shared noise with its lattice, its quorum, and the view that its certificate is for."""
     owners = len(plan.sizes)
-    found = replace(masked, bits=_bits(plan), spare=plan.releases[0] - rounds)
-    return replace(plan, masked=found, quorum=owners - masked.absent, view=_seen(masked.colluding))
+    chosen = replace(masked, bits=_bits(plan), spare=plan.releases[0] - rounds)
+    return replace(plan, masked=chosen, quorum=owners - masked.absent, view=_seen(masked.colluding))
 
 
 def _bits(plan: ReleasePlan) -> int:
@@ -193,5 +193,5 @@ def _level(counts: np.ndarray, caps: np.ndarray) -> np.ndarray:
     levels = (1 - before) / rest  # λ if exactly the first so many are capped
     fits = levels <= caps[order] / counts[order]
     level = levels[np.argmax(fits)] if fits.any() else np.inf
-    found = np.minimum(level * counts, caps)
-    return found / found.sum()
+    filled = np.minimum(level * counts, caps)
+    return filled / filled.sum()

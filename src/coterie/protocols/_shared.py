@@ -85,12 +85,12 @@ def _ratio(owners: int, colluding: int, degree: int) -> float:
     everybody = max((honest - 1) / above - 1, 0.0) / honest
     if not degree or degree >= owners - 1:
         return math.sqrt(everybody)
-    even, least, found = np.ones(owners), 1 / honest, everybody
+    even, least, squared = np.ones(owners), 1 / honest, everybody
     off = math.inf
     while abs(off - 1) > _CLOSE:
-        off = (float(exposure(even, circulant(owners, degree, found), colluding).max()) / least - 1) / above
-        found *= off
-    return math.sqrt(found)
+        off = (float(exposure(even, circulant(owners, degree, squared), colluding).max()) / least - 1) / above
+        squared *= off
+    return math.sqrt(squared)
 
 
 def finished(plan: ReleasePlan, shared: Shared | None) -> ReleasePlan:

@@ -29,19 +29,19 @@ def alone(task: Task, private: bool = True) -> Program:
     Guarantee: with `private`, each owner's whole training meets its own budget, as if every step were public.
     """
     kinds = list(zip(task.sizes, task.epsilon))
-    found = {kind: _one(task, *kind) for kind in dict.fromkeys(kinds)}  # equal owners are tuned once
-    first = found[kinds[0]]
+    tuned = {kind: _one(task, *kind) for kind in dict.fromkeys(kinds)}  # equal owners are tuned once
+    first = tuned[kinds[0]]
     plan = replace(
         first.plan,
         noise=first.plan.noise if private else NoNoise(),
         sizes=task.sizes,
         unit=task.unit,
-        noise_multiplier=tuple(found[kind].plan.noise_multiplier[0] for kind in kinds),
+        noise_multiplier=tuple(tuned[kind].plan.noise_multiplier[0] for kind in kinds),
         releases=(ROUNDS,) * task.owners,
     )
-    place = {kind: at for at, kind in enumerate(found)}
+    place = {kind: at for at, kind in enumerate(tuned)}
     which = np.array([place[kind] for kind in kinds])
-    rows = [one.numbers for one in found.values()]
+    rows = [one.numbers for one in tuned.values()]
     numbers = jax.tree.map(lambda *every: jnp.concatenate(every)[which], *rows)
     return first._replace(plan=plan, numbers=numbers)
 

@@ -188,17 +188,17 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
         z = _debiased(public.x, public.w)
         unit = _threshold(policy, public.log_threshold, public.w, numbers)
         clip = ctx.clip_norm * unit
-        found = summed(problem, z, batch, clip)
-        scale = 0.0 if policy == "none" else ctx.noise_scale * _noise_unit(policy, unit, found, numbers)
+        gradients = summed(problem, z, batch, clip)
+        scale = 0.0 if policy == "none" else ctx.noise_scale * _noise_unit(policy, unit, gradients, numbers)
         x = jax.tree.map(
             lambda x, g, h: x - numbers.step * (numbers.weight * g + h),
             public.x,
-            noised(found.total, noise.gradient, scale),
+            noised(gradients.total, noise.gradient, scale),
             problem.penalty.gradient(z),
         )
         if not tracked:
             return Message(x, public.w, ()), ()
-        below = jnp.where(found.norms <= clip, 0.5, -0.5)  # centred: moves by at most 1 when replaced
+        below = jnp.where(gradients.norms <= clip, 0.5, -0.5)  # centred: moves by at most 1 when replaced
         spread = ctx.noise_scale / ctx.clip_norm / (2.0 * jnp.sqrt(numbers.count_share))
         count = noised(jnp.sum(batch.mask * below), noise.count, spread)
         error = numbers.weight * count + numbers.share * (0.5 - numbers.quantile)

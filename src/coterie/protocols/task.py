@@ -151,7 +151,7 @@ def calibrated(plan: ReleasePlan, task: Task) -> ReleasePlan:
     Guarantee: for every owner, `certify(plan.event(owner), delta=task.delta, relation=plan.relation)` is at most
     the owner's epsilon. Owners with equal sizes, releases, budgets and extra events share one search.
     """
-    found: dict[tuple, float] = {}
+    multipliers: dict[tuple, float] = {}
     everyone = list(zip(plan.sizes, plan.releases, task.epsilon, plan.extra or (None,) * task.owners))
     for who in set(everyone):
         size, releases, epsilon, extra = who
@@ -162,10 +162,10 @@ def calibrated(plan: ReleasePlan, task: Task) -> ReleasePlan:
             noise_multiplier=(1.0,),
             extra=None if extra is None else (extra,),
         )
-        found[who] = accounting.calibrate(
+        multipliers[who] = accounting.calibrate(
             lambda z, one=one: replace(one, noise_multiplier=(z,)).event(0),
             epsilon=epsilon,
             delta=task.delta,
             relation=plan.relation,
         )
-    return replace(plan, noise_multiplier=tuple(found[who] for who in everyone))
+    return replace(plan, noise_multiplier=tuple(multipliers[who] for who in everyone))

@@ -167,19 +167,19 @@ def _fitting(name: str, made: Any, owners: int | None) -> Topology:
     """What a builder made, as a topology of that name; for as many owners, where that is known already."""
     several = made if isinstance(made, (list, tuple)) else [made]
     if isinstance(made, Topology):
-        found = made if made.name == name else replace(made, name=name)
+        topology = made if made.name == name else replace(made, name=name)
     elif several and all(hasattr(graph, "is_directed") for graph in several):
-        found = from_graphs(name, several)
+        topology = from_graphs(name, several)
     else:
         raise InputError(
             f"topology={name!r}: is a {type(made).__name__}; must be a networkx graph, a list of them, a Topology, or "
             "a function (owners) that makes one of these."
         )
-    if owners is not None and found.owners != owners:
+    if owners is not None and topology.owners != owners:
         raise InputError(
-            f"topology={name!r}: has {found.owners} owners, and {owners} take part. Give one for these."
+            f"topology={name!r}: has {topology.owners} owners, and {owners} take part. Give one for these."
         )
-    return found
+    return topology
 
 
 TOPOLOGIES: Registry[Callable[..., Any]] = Registry("topology", "coterie.topologies", _builder, _OWN)

@@ -72,9 +72,9 @@ def _neighbours(graph: Neighbours, owners: int, devices: int) -> Neighbours:
     weights = np.concatenate([weights, alone], axis=2)
     by_device = sources.reshape(period, widest, devices, mine).transpose(2, 0, 1, 3)
     crossing = _crossing([[one.ravel() for one in device] for device in by_device], mine)
-    found = np.take_along_axis(crossing.place[:, :, None], by_device.reshape(devices, period, 1, -1), axis=3)
+    place = np.take_along_axis(crossing.place[:, :, None], by_device.reshape(devices, period, 1, -1), axis=3)
     return Neighbours(
-        found.reshape(by_device.shape),  # type: ignore[arg-type]
+        place.reshape(by_device.shape),  # type: ignore[arg-type]
         np.ascontiguousarray(weights.reshape(period, widest, devices, mine).transpose(2, 0, 1, 3)),  # type: ignore[arg-type]
         crossing.sent,  # type: ignore[arg-type]
     )

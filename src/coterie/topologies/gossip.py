@@ -64,10 +64,10 @@ def annihilating(topology: Topology) -> np.ndarray | None:
         or not (topology.is_symmetric and topology.is_doubly_stochastic)
     ):
         return None
-    found = spectrum.values(topology.schedule[0], topology.owners)
-    if found is None or not len(found) or found.max() > 1 - _CONNECTED:
+    eigenvalues = spectrum.values(topology.schedule[0], topology.owners)
+    if eigenvalues is None or not len(eigenvalues) or eigenvalues.max() > 1 - _CONNECTED:
         return None
-    distinct = found[np.concatenate([[True], np.diff(found) > _APART])]
+    distinct = eigenvalues[np.concatenate([[True], np.diff(eigenvalues) > _APART])]
     order = _leja(distinct)
     factors = (distinct[None, :] - order[:, None]) / (1 - order[:, None])  # [step, eigenvalue]
     grown = np.abs(np.cumprod(np.vstack([np.ones_like(distinct), factors[:-1]]), axis=0)).max(axis=1)

@@ -127,13 +127,13 @@ def _symbol(edges: Edges, owners: int) -> NDArray[np.complex128] | None:
 
 
 def _symbols(steps: Sequence[Edges], owners: int) -> np.ndarray | None:
-    found = []
+    symbols = []
     for edges in steps:
         symbol = _symbol(edges, owners)
         if symbol is None:
             return None
-        found.append(symbol)
-    return np.asarray(found)
+        symbols.append(symbol)
+    return np.asarray(symbols)
 
 
 def dense(edges: Edges, owners: int) -> np.ndarray:

@@ -81,14 +81,14 @@ class Topology:
     @cached_property
     def window(self) -> int:
         """Smallest B such that any B consecutive graphs are strongly connected together; an error if none."""
-        found = 1 if self.averages else spectrum.window(self.schedule, self.owners)
-        if not found:
+        smallest = 1 if self.averages else spectrum.window(self.schedule, self.owners)
+        if not smallest:
             apart = spectrum.groups(self.schedule, self.owners)
             raise InputError(
                 f"topology={self.name!r}: disconnected; {self.owners} owners fall into {apart} groups over "
                 f"a period of {self.period}. Add links, or raise probability, degree or period."
             )
-        return found
+        return smallest
 
     @cached_property
     def eigenvalue_range(self) -> tuple[float, float]:
