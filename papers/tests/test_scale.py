@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from papers import scale
+from papers import scale, scale_unseen
 
 ACCURACY = {
     "set": "adult", "epsilon": 1.0, "metric": "accuracy", "seeds": 5, "default": 0.80, "spread": 0.001,
@@ -43,3 +43,23 @@ def test_the_document_shows_what_is_kept():
     rows = json.loads(scale.KEPT.read_text())
     assert {row["set"] for row in rows} <= set(scale.JUDGING)
     assert scale.RESULTS.read_text().endswith("\n".join(scale.section(rows)))
+
+
+@pytest.mark.parametrize("name", ["wine", "stays"])
+def test_unseen_sets_are_declared_as_people_would(name):
+    """Wider than the values, so that nothing of them is at an end; ten owners, as in the other tables."""
+    ready = scale_unseen.made(name)
+    assert ready.task.owners == 10
+    assert bool(ready.task.problem.loss.classes) == (name not in scale_unseen.QUANTITY)
+    low, high = zip(*(scale_unseen._wide(column) for column in scale_unseen.SETS[name]()[0].T))
+    x = scale_unseen.SETS[name]()[0]
+    assert (x.min(axis=0) >= low).all()
+    assert (x.max(axis=0) < high).all()
+
+
+def test_the_table_of_unseen_sets_names_each(monkeypatch, capsys):
+    monkeypatch.setattr(scale_unseen, "EPSILON", (1.0,))
+    scale_unseen.main(["wine"])
+    told = capsys.readouterr().out
+    assert told.startswith("| wine | 142 × 14 | ")
+    assert told.count("|") == 6
