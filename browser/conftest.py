@@ -40,7 +40,7 @@ class Server:
     def end(self, how: signal.Signals = signal.SIGINT) -> None:
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(60)
+            self.process.wait(DEADLINE / 1000)
             self.process.stdout.close()
             self.process = None
 
