@@ -55,10 +55,7 @@ VARYING = re.compile(
     r"\(\d+\.\d s\)|clock [+-]\d+\.\d s|\b\d{4}-\d\d-\d\d\b|\b[0-9a-f]{32,64}\b|-compare-[0-9a-f]{8}\b"
     r"|\b127\.0\.0\.1:\d+|token=\S+"
 )
-GENERATED = (
-    "docs/reference/",
-    "docs/tutorial.md",
-)  # made by scripts of their own, and compared by docs/tests
+GENERATED = ("docs/reference/", "docs/tutorial.md")  # by scripts of their own; docs/tests compare them, too
 RUNNABLE = ("console", "sh", "python")
 
 # Commands that no test of the pages runs, by how they begin, and why.
@@ -107,7 +104,8 @@ def blocks(page: Path) -> list[re.Match[str]]:
 
 def played(text: str, folder: Path) -> str:
     """A page's text as it should be: every block run in the folder, and what commands printed below them."""
-    parts, end, names = [], 0, {"__name__": "the page"}
+    parts, end = [], 0
+    names: dict[str, object] = {"__name__": "the page"}
     for name in COPY.findall(text):
         copy(ROOT / name, folder)
     with chdir(folder):
@@ -206,7 +204,10 @@ def _run(command: str) -> tuple[str, int]:
         "ROOT": str(ROOT),
     }
     first, pipe, rest = command.partition(" | ")
-    alone = re.match("coterie (?!node )", first) and not re.search(r"[&>;$]", first.partition(" #")[0])
+    # Nodes, and runs of several processes, leave connections behind for their own process to end with.
+    alone = re.match(r"coterie (?!node |.*--processes)", first) and not re.search(
+        r"[&>;$]", first.partition(" #")[0]
+    )
     if not alone or Path(INSTALLED).exists():
         done = _shell(command, environment)
         return done.stdout or done.stderr, done.returncode
