@@ -20,7 +20,7 @@ from coterie.topologies.topology import Topology, from_graphs
 from coterie.topologies.weights import WEIGHTS, Edges
 
 if TYPE_CHECKING:
-    from coterie.topologies.graphs import Graph
+    import networkx as nx
 
 _NO_LINKS = Edges(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
 _TRIES = 100  # draws of a static random graph until one is connected
@@ -118,7 +118,7 @@ def _random_matching(owners: int, seed: int, *, period: int = 64) -> Topology:
     return from_graphs("random_matching", drawn, "metropolis")
 
 
-def _drawn(name: str, draw: Callable[..., Graph], period: int, seed: int, weights: str) -> Topology:
+def _drawn(name: str, draw: Callable[..., nx.Graph], period: int, seed: int, weights: str) -> Topology:
     """A random schedule: `period` graphs drawn in advance. A static one is redrawn until connected."""
     if _check.count("period", period) > 1:
         return from_graphs(name, [draw(seed=s) for s in _seeds(seed, period)], weights)

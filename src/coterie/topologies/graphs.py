@@ -1,11 +1,15 @@
-"""Who may talk to whom: networkx graphs on the owners 0 … owners-1, built or read from a file.
+"""Who may talk to whom: graphs on the owners 0 … owners-1, built or read from a file.
 
-Networkx is imported where it is used: a graph is made once, on the host, long before the training loop.
+Networkx draws, reads and compares graphs, and is imported where it is used. A node of a real network seldom needs it,
+and would hold its memory as long as it runs: graphs that are only a list of links are `Plain`, and made without.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,81 +21,98 @@ from coterie.errors import InputError
 if TYPE_CHECKING:
     import networkx as nx
 
-    Graph: TypeAlias = nx.Graph  # a DiGraph is a Graph; node labels are 0 … owners-1
+    Graph: TypeAlias = "nx.Graph | Plain"  # a DiGraph is a Graph; node labels are 0 … owners-1
 
 COMPLETE_LIMIT = 1024  # owners; above it nobody lists the half million links of a complete graph
 _SEPARATORS = {".txt": None, ".edgelist": None, ".csv": ","}
 SUFFIXES = (*_SEPARATORS, ".graphml")
 
 
-def ring(owners: int) -> Graph:
-    """Each owner and its two neighbours on a circle."""
-    import networkx as nx
+@dataclass(frozen=True)
+class Plain:
+    """A list of links, with those of networkx's methods that weights are made by."""
 
-    graph = nx.empty_graph(_check.count("owners", owners))
-    if owners > 1:
-        graph.add_edges_from((i, (i + 1) % owners) for i in range(owners))
-    return graph
+    owners: int
+    links: tuple[tuple[int, int], ...]  # each once; (source, target) where directed
+    directed: bool = False
+
+    def __len__(self) -> int:
+        return self.owners
+
+    @property
+    def nodes(self) -> range:
+        """The owners."""
+        return range(self.owners)
+
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """The links."""
+        return self.links
+
+    def is_directed(self) -> bool:
+        """Whether a link goes one way."""
+        return self.directed
+
+
+def _plain(owners: int, links: Iterable[tuple[int, int]], directed: bool = False) -> Plain:
+    """Links as they come, each once: undirected, (1, 0) is (0, 1) again."""
+    found = (
+        (source, target) if directed else (min(source, target), max(source, target))
+        for source, target in links
+    )
+    return Plain(_check.count("owners", owners), tuple(dict.fromkeys(found)), directed)
+
+
+def _ahead(owners: int, shifts: Iterable[int], directed: bool) -> Plain:
+    """Everyone linked to who is so many places ahead of it."""
+    places = range(_check.count("owners", owners))
+    return _plain(owners, ((i, (i + shift) % owners) for shift in shifts for i in places), directed)
+
+
+def ring(owners: int) -> Plain:
+    """Each owner and its two neighbours on a circle."""
+    return _ahead(owners, [1] if owners > 1 else [], directed=False)
 
 
 def torus(owners: int) -> Graph:
     """A grid that wraps around, as square as the number of owners allows (a ring where it is prime)."""
-    import networkx as nx
-
     rows = max(r for r in range(1, math.isqrt(_check.count("owners", owners)) + 1) if owners % r == 0)
     if rows == 1:
         return ring(owners)
+    import networkx as nx
+
     return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, owners // rows, periodic=True))
 
 
-def star(owners: int) -> Graph:
+def star(owners: int) -> Plain:
     """Owner 0 in the middle, linked to everyone else."""
-    import networkx as nx
-
-    return nx.star_graph(_check.count("owners", owners) - 1)
+    return _plain(owners, ((0, one) for one in range(1, _check.count("owners", owners))))
 
 
-def complete(owners: int) -> Graph:
+def complete(owners: int) -> Plain:
     """Everyone linked to everyone."""
-    import networkx as nx
-
     if _check.count("owners", owners) > COMPLETE_LIMIT:
         raise InputError(
             f"owners={owners}: a complete graph's links are listed for {COMPLETE_LIMIT} owners at most. "
             "Use topologies.build('complete', owners), which averages without a list."
         )
-    return nx.complete_graph(owners)
+    return _plain(owners, combinations(range(owners), 2))
 
 
-def exponential(owners: int, directed: bool = True) -> Graph:
+def exponential(owners: int, directed: bool = True) -> Plain:
     """Each owner sends to the owners 1, 2, 4, 8, … places ahead (and back, if not directed)."""
-    import networkx as nx
-
-    graph: Graph = nx.DiGraph() if directed else nx.Graph()
-    graph.add_nodes_from(range(_check.count("owners", owners)))
-    for shift in _powers(owners):
-        graph.add_edges_from((i, (i + shift) % owners) for i in range(owners))
-    return graph
+    return _ahead(owners, _powers(owners), directed)
 
 
-def one_peer_exponential(owners: int) -> list[Graph]:
+def one_peer_exponential(owners: int) -> list[Plain]:
     """The exponential graph one link at a time: in round k owner i sends to i + 2^(k mod period).
 
-    >>> [sorted(graph.successors(0)) for graph in one_peer_exponential(6)]
-    [[1], [2], [4]]
+    >>> [graph.edges()[0] for graph in one_peer_exponential(6)]
+    [(0, 1), (0, 2), (0, 4)]
     """
-    import networkx as nx
-
-    graphs: list[Graph] = []
-    for shift in _powers(owners) or [0]:
-        graph = nx.empty_graph(_check.count("owners", owners), create_using=nx.DiGraph)
-        if shift:
-            graph.add_edges_from((i, (i + shift) % owners) for i in range(owners))
-        graphs.append(graph)
-    return graphs
+    return [_ahead(owners, [shift] if shift else [], directed=True) for shift in _powers(owners) or [0]]
 
 
-def erdos_renyi(owners: int, probability: float, seed: int) -> Graph:
+def erdos_renyi(owners: int, probability: float, seed: int) -> nx.Graph:
     """Each pair of owners is linked independently with the given probability."""
     import networkx as nx
 
@@ -100,7 +121,7 @@ def erdos_renyi(owners: int, probability: float, seed: int) -> Graph:
     return nx.fast_gnp_random_graph(_check.count("owners", owners), probability, seed=seed)
 
 
-def random_regular(owners: int, degree: int, seed: int) -> Graph:
+def random_regular(owners: int, degree: int, seed: int) -> nx.Graph:
     """A graph drawn uniformly from those in which every owner has `degree` links."""
     import networkx as nx
 
@@ -113,7 +134,7 @@ def random_regular(owners: int, degree: int, seed: int) -> Graph:
     return nx.random_regular_graph(degree, owners, seed=seed)
 
 
-def random_matching(owners: int, seed: int) -> Graph:
+def random_matching(owners: int, seed: int) -> nx.Graph:
     """Owners paired at random; with an odd number one stays alone."""
     import networkx as nx
 
@@ -149,11 +170,11 @@ def from_file(path: str | Path, owners: int, directed: bool | None = None) -> Gr
 
 def in_order(graph: Graph) -> Graph:
     """The same graph on 0 … owners-1, in the order of its labels: as numbers where all are, else as text."""
+    labels = list(graph.nodes)
+    if isinstance(graph, Plain) or labels == list(range(len(labels))):
+        return graph
     import networkx as nx
 
-    labels = list(graph.nodes)
-    if labels == list(range(len(labels))):
-        return graph
     try:
         labels.sort(key=int)
     except (ValueError, TypeError):
@@ -165,7 +186,7 @@ def in_order(graph: Graph) -> Graph:
     return ordered
 
 
-def is_connected(graph: Graph) -> bool:
+def is_connected(graph: nx.Graph) -> bool:
     """Whether everyone can reach everyone (along the arrows)."""
     import networkx as nx
 

@@ -55,11 +55,33 @@ def groups(schedule: Sequence[Edges], owners: int) -> int:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    used = [e.weight > 0 for e in schedule]
-    source = np.concatenate([e.source[u] for e, u in zip(schedule, used)])
-    target = np.concatenate([e.target[u] for e, u in zip(schedule, used)])
+    source, target = _union(schedule)
     union = coo_array((np.ones(len(source)), (source, target)), shape=(owners, owners)).tocsr()
     return int(connected_components(union, directed=True, connection="strong", return_labels=False))
+
+
+def connected(schedule: Sequence[Edges], owners: int) -> bool:
+    """Whether the union of the whole period is strongly connected; of few owners without SciPy, as nodes ask it."""
+    if owners > DENSE:
+        return groups(schedule, owners) == 1
+    source, target = _union(schedule)
+    return _reach(source, target, owners) == owners == _reach(target, source, owners)
+
+
+def _union(schedule: Sequence[Edges]) -> tuple[np.ndarray, np.ndarray]:
+    used = [e.weight > 0 for e in schedule]
+    source = np.concatenate([e.source[u] for e, u in zip(schedule, used)])
+    return source, np.concatenate([e.target[u] for e, u in zip(schedule, used)])
+
+
+def _reach(source: np.ndarray, target: np.ndarray, owners: int) -> int:
+    """How many owners can be reached from the first one, itself among them."""
+    reached, before = np.zeros(owners, bool), 0
+    reached[0] = True
+    while (now := int(reached.sum())) > before:
+        reached[target[reached[source]]] = True
+        before = now
+    return before
 
 
 def extremes(edges: Edges, owners: int) -> tuple[float, float]:
@@ -110,7 +132,7 @@ def product_rate(steps: Sequence[Edges], owners: int) -> float:
 def _every_window_connected(schedule: Sequence[Edges], owners: int, length: int) -> bool:
     period = len(schedule)
     starts = range(period) if length < period else range(1)
-    return all(groups([schedule[(s + k) % period] for k in range(length)], owners) == 1 for s in starts)
+    return all(connected([schedule[(s + k) % period] for k in range(length)], owners) for s in starts)
 
 
 def _symbol(edges: Edges, owners: int) -> NDArray[np.complex128] | None:
