@@ -1,4 +1,5 @@
-"""What an event costs, as a certificate. Built on dp-accounting; the unknown is refused, never a number.
+"""What an event costs, as a certificate. Built on dp-accounting's events and distributions of losses; the unknown is
+refused, never a number.
 
 Convention: a `GaussianDpEvent` or `LaplaceDpEvent` carries noise scale / C, where C bounds ONE record's
 contribution. Adding or removing a record moves the released sum by C, replacing it by 2C. dp-accounting's
