@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coterie.evaluation.budget import alone, for_training
+from coterie.accounting.gaussian import noise_for
+from coterie.evaluation.budget import for_training
 from coterie.experiments.prepare import Prepared
 from coterie.problems.problem import Problem
 from coterie.program import Batch
@@ -30,7 +31,7 @@ SHARES = (0.0, 0.05, 0.2)
 def whitening(x: np.ndarray, epsilon: float, share: float, rng: np.random.Generator) -> np.ndarray:
     """The map that a noisy second moment gives; reads records, and is charged."""
     rows, dim = x.shape
-    scale = math.sqrt(2) * alone(epsilon, DELTA) / math.sqrt(share) * math.sqrt(OWNERS) / rows
+    scale = math.sqrt(2) * noise_for(epsilon, DELTA) / math.sqrt(share) * math.sqrt(OWNERS) / rows
     upper = np.triu(rng.normal(size=(dim, dim)) * scale)
     noisy = x.T @ x / rows + upper + np.triu(upper, 1).T
     values, vectors = np.linalg.eigh(noisy)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli import _footprint
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
 from coterie.cli._common import INTERRUPTED, exits, print_json
@@ -101,6 +102,9 @@ def node(
 
 def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, port: int | None) -> Any:
     """The run, watched by whoever wants to know, and stopped by who may."""
+    from coterie.accounting.late import import_events
+
+    import_events()  # a node that charges nothing but Gaussians never needs SciPy
     from coterie.federation import actions
     from coterie.federation import node as federation
     from coterie.federation.drive import stopping
@@ -110,7 +114,9 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
 
     keep_compiled()  # functions and shapes: records, noise and keys are their arguments (tests/federation/test_side.py)
     with ExitStack() as held:
-        watchers: list[Shown] = [] if port is None else [held.enter_context(serving(port)).show]
+        watchers: list[Shown] = [_footprint.Slimmed()]
+        if port is not None:
+            watchers.append(held.enter_context(serving(port)).show)
         watchers.append(
             notifier()
         )  # last: once systemd hears READY, whoever asks the endpoint gets an answer
@@ -122,6 +128,7 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
             for tell in watchers:
                 tell(snapshot)
 
+        _footprint.give_back()  # what importing took
         with _ended(own, log) as ending:
             found = federation.run(
                 own,

@@ -18,8 +18,8 @@ from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.side import Judged, Records
 from coterie.federation.transport.lines import private
-from coterie.problems.datasets.frames import read_frame
-from coterie.problems.datasets.identity import Identity, identity
+from coterie.problems.datasets import apart
+from coterie.problems.datasets.identity import Identity
 from coterie.problems.datasets.schema import Rows
 from coterie.problems.holdings import laid_out, placed
 from coterie.problems.whose import units_of
@@ -35,19 +35,18 @@ def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, Identi
     """
     agreement = planned.agreement
     try:
-        rows, expected = agreement.schema.read(data, agreement.unit), agreement.sizes[party.name]
+        rows, known = apart.read(agreement.schema, data, agreement.unit)
     except InputError as error:
         if not data.is_file():
             raise
         raise RecordsError(str(error)) from error
-    held = number_of(rows, agreement.unit)
+    held, expected = number_of(rows, agreement.unit), agreement.sizes[party.name]
     if held != expected:
         raise RecordsError(
             f"data={str(data)!r}: has {counted(held, agreement.unit.words)}, the agreement says {expected} for "
             f"{party.name!r}. Bring exactly these, or ask for a new agreement."
         )
-    # read anew: a schema takes some columns as text, and records are known whichever schema reads them
-    return rows, identity(read_frame(data))
+    return rows, known
 
 
 def number_of(rows: Rows, unit: Unit) -> int:

@@ -112,6 +112,8 @@ def codes_of(values: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
     >>> codes_of(np.array(["b", "z", "a"]), ("a", "b")).tolist()
     [1, -1, 0]
     """
+    if not len(values):  # an agreement's table has no rows: a node need not load pandas for it
+        return np.zeros(0, np.int32)
     import pandas as pd
 
     return np.asarray(pd.Index(vocabulary).get_indexer(pd.Index(np.asarray(values, object))), np.int32)
@@ -141,6 +143,8 @@ def _codes(values: np.ndarray, field: Binned | Category | Parts) -> list[tuple[i
 
 
 def _is_missing(values: np.ndarray) -> np.ndarray:
+    if not len(values):
+        return np.zeros(0, bool)
     import pandas as pd
 
     return np.asarray(pd.isna(values))
