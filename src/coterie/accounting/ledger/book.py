@@ -67,6 +67,7 @@ class Ledger:
     ) -> None:
         self._path, self._connection, self._account, self._head = path, connection, account, head
         self._lock = lock
+        self._last: tuple[DpEvent, str, Tally] | None = None  # the event that was understood last, and how
         self._held: ExitStack | None = held  # connection and lock; None once they are let go
         self._process, self._turn = os.getpid(), RLock()
 
@@ -260,9 +261,16 @@ class Ledger:
         return max(0.0, self.terms.epsilon - self.spent().epsilon)
 
     def _understood(self, event: DpEvent, part: tuple[str, int] | None) -> tuple[str, Tally, Part | None]:
-        """The event as it is stored and as it is counted, read back from what will be stored."""
-        body = canonical(event_to_json(event))
-        events = tally(event_from_json(json.loads(body)), self.terms.rows_per_unit)
+        """The event as it is stored and as it is counted, read back from what will be stored.
+
+        A run charges one and the same event in each of its rounds: the last one is not read again.
+        """
+        if self._last is None or self._last[0] is not event:
+            body = canonical(event_to_json(event))
+            events = tally(event_from_json(json.loads(body)), self.terms.rows_per_unit)
+            self._last = (event, body, events) if _is_fixed(event) else None
+        else:
+            _, body, events = self._last
         place = None if part is None else Part(*part)
         if place is not None:
             self._account.known(place)
@@ -345,6 +353,15 @@ def same_terms(path: Path, stored: Terms, given: Terms) -> None:
         old, new = getattr(stored, name), getattr(given, name)
         if old != new:
             raise InputError(f"{name}={new!r}: the ledger {str(path)!r} was created with {old!r}. Use that.")
+
+
+def _is_fixed(event: DpEvent) -> bool:
+    """Whether the object can never stand for another event: one that holds a list could."""
+    try:
+        hash(event)
+    except TypeError:
+        return False
+    return True
 
 
 def _once(

@@ -39,11 +39,11 @@ class Source(Protocol):
         """Unit noise of the release of this step."""
         ...
 
-    def sampling_key(self, step: int) -> Array:
-        """Which records enter the release: hidden inside the owner."""
+    def sampling_key(self, step: int) -> np.ndarray:
+        """Which records enter the release: hidden inside the owner. The words of a key, made one where it is used."""
         ...
 
-    def coin_key(self, step: int) -> Array:
+    def coin_key(self, step: int) -> np.ndarray:
         """Other coin flips; step 0 is the start."""
         ...
 
@@ -66,11 +66,11 @@ class _Own:
         del step
         return noises.split(self.spec, drawn(self.spec.kind, self.generator, self.scale, self.spec.size))
 
-    def sampling_key(self, step: int) -> Array:
+    def sampling_key(self, step: int) -> np.ndarray:
         del step
         return _fresh_key()
 
-    def coin_key(self, step: int) -> Array:
+    def coin_key(self, step: int) -> np.ndarray:
         del step
         return _fresh_key()
 
@@ -89,13 +89,13 @@ class Injected:
         with jax.threefry_partitionable(False):
             return _unit_noise(self.spec, self._key(noises.NOISE, step))
 
-    def sampling_key(self, step: int) -> Array:
+    def sampling_key(self, step: int) -> np.ndarray:
         """The simulator's key."""
-        return self._key(noises.SAMPLING, step)
+        return np.asarray(jax.random.key_data(self._key(noises.SAMPLING, step)))
 
-    def coin_key(self, step: int) -> Array:
+    def coin_key(self, step: int) -> np.ndarray:
         """The simulator's key; at the start it is not folded with a step."""
-        return self._key(noises.COINS, step)
+        return np.asarray(jax.random.key_data(self._key(noises.COINS, step)))
 
     def _key(self, stream: int, step: int) -> Array:
         with jax.threefry_partitionable(False):
@@ -111,10 +111,9 @@ def injected(plan: ReleasePlan, seed: int, owner: int) -> Source:
 _unit_noise = jax.jit(noises.unit_noise, static_argnums=0)
 
 
-def _fresh_key() -> Array:
+def _fresh_key() -> np.ndarray:
     """64 bits of the operating system's randomness, for one release."""
-    words = jnp.asarray(np.frombuffer(secrets.token_bytes(8), np.uint32))
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+    return np.frombuffer(secrets.token_bytes(8), np.uint32)
 
 
 def drawn(noise: Noise, generator: Generator, scale: float, count: int) -> np.ndarray:

@@ -52,6 +52,8 @@ class Outlet:
         self._charges = charges_of(plan, owner, messages)
         self._tables = dict(zip(tables, self._charges.tables, strict=True))
         self._steps = ledger.rounds(run)
+        self._said = set(self._steps)
+        self._turns = sum(step not in self._tables for step in self._steps)
         self._partition = _partition(plan, owner, self._charges.parts, order)
         if self._charges.parts:
             ledger.declare_partition(
@@ -62,7 +64,8 @@ class Outlet:
 
     def stored(self, step: int) -> bytes | None:
         """The message that was released at this step, to be sent again; None where none was."""
-        return self._ledger.stored(self._run, step)
+        # This process is the ledger's only writer: what it has not released, and did not find, is not there.
+        return self._ledger.stored(self._run, step) if step in self._said else None
 
     def release(self, step: int, turn: int, body: bytes) -> bytes:
         """Charge the message and write it down; what is returned, and nothing else, may leave.
@@ -87,8 +90,10 @@ class Outlet:
     def _released(self, step: int, event: DpEvent, body: bytes, part: tuple[str, int] | None) -> bytes:
         stored = self._ledger.charge(self._run, step, event, body, part=part)
         assert stored is not None
+        self._said.add(step)
         self._journal.put({_LEDGER: _noted(self._ledger.top)})
         self._steps.append(step)
+        self._turns += step not in self._tables
         return stored
 
     @property
@@ -108,7 +113,7 @@ class Outlet:
 
     def turns(self) -> int:
         """How many releases of training were made in this run, before and after any restart."""
-        return sum(step not in self._tables for step in self._steps)
+        return self._turns
 
     def spent(self) -> Certificate:
         """What all of the owner's runs on these records have cost so far."""

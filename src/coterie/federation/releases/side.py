@@ -7,7 +7,7 @@ arrays go in and come out as numpy's, ready for the wire.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -262,15 +262,24 @@ def _held(program: Program, owner: int, records: Records) -> _Held:
     return _Held(jnp.asarray(records.x), jnp.asarray(records.y), within)
 
 
-def _context(fixed: _Fixed, step: int, turn: int, key: Array) -> Context:
+def _context(fixed: _Fixed, step: int, turn: int, key: np.ndarray) -> Context:
+    """`key` as words, which `_keyed` makes a key of."""
     # numpy's scalars: an array would be a transfer to the device in every round
     return Context(fixed.owner, np.int32(step), np.int32(turn), *fixed[1:], key)  # type: ignore[arg-type]
 
 
-@cache
-def _no_key() -> Array:
+def _no_key() -> np.ndarray:
     """Public functions flip no coins."""
-    return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32")
+    return np.zeros(2, np.uint32)
+
+
+def _key(words: Array) -> Array:
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def _keyed(ctx: Context) -> Context:
+    """Inside what is compiled: outside, making a key takes as long as a small model's whole step."""
+    return ctx._replace(key=_key(ctx.key))
 
 
 def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
@@ -284,7 +293,7 @@ def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
 
 @partial(jax.jit, static_argnums=0)
 def _start(static: _Static, params: PyTree, ctx: Context) -> PyTree:
-    return static.functions.init(params, ctx)
+    return static.functions.init(params, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -292,20 +301,21 @@ def _emit_round(
     static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sampling: Array
 ) -> tuple[PyTree, PyTree]:
     assert isinstance(static.functions, Rounds)
-    return static.functions.emit(state, _batch(static.sampler, held, ctx.turn, sampling), noise, ctx)
+    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
+    return static.functions.emit(state, batch, noise, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
 def _absorb(static: _Static, public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> PyTree:
     assert isinstance(static.functions, Rounds)
-    return static.functions.absorb(public, own, mixed, ctx)[0]
+    return static.functions.absorb(public, own, mixed, _keyed(ctx))[0]
 
 
 @partial(jax.jit, static_argnums=0)
 def _idle(static: _Static, public: PyTree, ctx: Context) -> PyTree:
     assert isinstance(static.functions, Rounds)
     assert static.functions.idle is not None
-    return static.functions.idle(public, ctx)
+    return static.functions.idle(public, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -317,7 +327,7 @@ def _open(static: _Static, params: PyTree, numbers: PyTree) -> PyTree:
 @partial(jax.jit, static_argnums=0)
 def _ask(static: _Static, register: PyTree, ctx: Context) -> PyTree:
     assert isinstance(static.functions, Visits)
-    return static.functions.ask(register, ctx)
+    return static.functions.ask(register, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -331,13 +341,14 @@ def _emit_visit(
     sampling: Array,
 ) -> tuple[PyTree, PyTree]:
     assert isinstance(static.functions, Visits)
-    return static.functions.emit(private, query, _batch(static.sampler, held, ctx.turn, sampling), noise, ctx)
+    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
+    return static.functions.emit(private, query, batch, noise, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
 def _settle(static: _Static, register: PyTree, message: PyTree, ctx: Context) -> PyTree:
     assert isinstance(static.functions, Visits)
-    return static.functions.settle(register, message, ctx)[0]
+    return static.functions.settle(register, message, _keyed(ctx))[0]
 
 
 def _host(tree: PyTree) -> PyTree:

@@ -7,7 +7,7 @@ end that missed an exchange makes it up once, so that the owners' sum is what it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -35,12 +35,12 @@ def vector(body: bytes, layout: wire.Layout, kind: np.dtype) -> np.ndarray:
     return np.frombuffer(body, kind)
 
 
-def tree(value: np.ndarray, layout: wire.Layout, blame: str = "") -> PyTree:
+def tree(value: np.ndarray, layout: wire.Layout, blame: Callable[[], str] = str) -> PyTree:
     """An own value as the program takes it; InputError where it has grown beyond all bounds."""
     try:
         return wire.unpack(value.tobytes(), layout)
     except wire.Refused as reason:
-        raise diverged(f"mixed value: {reason}", blame) from reason
+        raise diverged(f"mixed value: {reason}", blame()) from reason
 
 
 def shaped(numbers: np.ndarray, layout: wire.Layout) -> PyTree:
@@ -55,13 +55,13 @@ def shaped(numbers: np.ndarray, layout: wire.Layout) -> PyTree:
     return jax.tree.unflatten(layout.tree, leaves)
 
 
-def body_of(public: PyTree, layout: wire.Layout, blame: str) -> bytes:
+def body_of(public: PyTree, layout: wire.Layout, blame: Callable[[], str]) -> bytes:
     """A new public state as the journal takes it; InputError, and nothing written, where it is not finite."""
     body = wire.pack(public)
     try:
         wire.unpack(body, layout)
     except wire.Refused as reason:
-        raise diverged(f"state: {reason}", blame) from reason
+        raise diverged(f"state: {reason}", blame()) from reason
     return body
 
 

@@ -95,7 +95,7 @@ class HubOwner(Asking):
         # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
         own = mixed if said is None else wire.unpack(said, self._side.layout)
         public = self._side.absorb(self._public, own, mixed, message.step)
-        body = exchange.body_of(public, self._side.public_layout, f"by the sum that {self._hub} sent")
+        body = exchange.body_of(public, self._side.public_layout, lambda: f"by the sum that {self._hub} sent")
         self._public, self._step, self._note, self._asked = public, message.step, "", now
         self._journal.put({_PUBLIC: self._step.to_bytes(8) + body})
         if self.done:

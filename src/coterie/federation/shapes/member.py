@@ -150,7 +150,7 @@ class Member:
         members, total = self.terms.total(body)
         mixed = exchange.shaped(self.terms.scaled(members, total), self._side.layout)
         public = self._side.absorb(self.public, mixed, mixed, round)
-        state = exchange.body_of(public, self._side.public_layout, f"by the sum that {source} sent")
+        state = exchange.body_of(public, self._side.public_layout, lambda: f"by the sum that {source} sent")
         wide = self.terms.wide
         history = extended(self.history, round, attempt, body[:wide], body[wide:])
         later = tuple(numbered(_STATE, step) for step in range(round + 1, self._farthest + 1))

@@ -276,9 +276,9 @@ class RoundsOwner:
         self._leave_out(unused, self._place - 1)
         self._debts.expire(self._place - WINDOW)
         step, layout = self._place // self._gossip, self._side.layout
-        own, taken_in = (exchange.tree(one, layout, self._blame()) for one in (self._own, mixed))
+        own, taken_in = (exchange.tree(one, layout, self._blame) for one in (self._own, mixed))
         public = self._side.absorb(self._public, own, taken_in, step)
-        body = exchange.body_of(public, self._side.public_layout, self._blame())
+        body = exchange.body_of(public, self._side.public_layout, self._blame)
         self._public = public
         self._journal.put(self._with_debts({_PUBLIC: step.to_bytes(8) + body}, owed))
 

@@ -121,7 +121,28 @@ class Layout(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of a body."""
-        return sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in self.leaves)
+        return _places(self.leaves)[1]
+
+
+class _Place(NamedTuple):
+    """Where a leaf is in a body."""
+
+    start: int
+    numbers: int
+    shape: tuple[int, ...]
+    little: np.dtype
+    native: np.dtype
+
+
+@lru_cache(maxsize=64)
+def _places(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[_Place, ...], int]:
+    """Where each leaf is, and how long a body is: asked of every frame."""
+    found, start = [], 0
+    for kind, shape in leaves:
+        native, count = np.dtype(kind), math.prod(shape)
+        found.append(_Place(start, count, shape, native.newbyteorder("<"), native))
+        start += native.itemsize * count
+    return tuple(found), start
 
 
 def layout(tree: PyTree) -> Layout:
@@ -199,16 +220,15 @@ def unpack(body: bytes, like: Layout) -> PyTree:
     """The tree of numpy arrays that a body holds; Refused unless its length fits and every number may be there."""
     import jax
 
-    if len(body) != like.size:
-        raise Refused(f"wrong shape: {len(body)} bytes, must be {like.size}")
-    leaves: list[np.ndarray] = []
-    start = 0
-    for kind, shape in like.leaves:
-        dtype = np.dtype(kind)
-        count = math.prod(shape)
-        leaf = np.frombuffer(body, dtype.newbyteorder("<"), count, start).reshape(shape)
-        leaves.append(leaf.astype(dtype, copy=False))
-        start += dtype.itemsize * count
+    places, size = _places(like.leaves)
+    if len(body) != size:
+        raise Refused(f"wrong shape: {len(body)} bytes, must be {size}")
+    leaves = [
+        np.frombuffer(body, one.little, one.numbers, one.start)
+        .reshape(one.shape)
+        .astype(one.native, copy=False)
+        for one in places
+    ]
     _finite(leaves)
     for leaf, within in zip(leaves, like.bounds):
         _refuse_beyond(leaf, within)
