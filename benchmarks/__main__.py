@@ -15,6 +15,7 @@ from benchmarks import (
     compare,
     dual_averaging,
     federate,
+    frames,
     masks,
     mlp,
     node,
@@ -37,6 +38,7 @@ TABLES = {
     "audits": audit.table,
     "several processes": spmd.table,
     "real owners": federate.table,
+    "frames": frames.table,
     "masked sums": masks.table,
     "a node": node.table,
 }

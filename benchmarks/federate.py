@@ -6,6 +6,7 @@ status files between a tenth and the end of the run, so that start-up, compilati
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import time
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import node
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
@@ -54,10 +56,13 @@ def table() -> list[str]:
     """The section of RESULTS.md."""
     lines = [
         "One process each, mutual TLS, ledgers on the disk. Dual averaging, one gossip step a round. Least bytes: the "
-        "model's numbers to each neighbour. Bytes are frames as handed to the transport; TLS adds about 30 to each.",
+        "model's numbers to each neighbour. Bytes are frames as handed to the transport; TLS adds about 30 to each. "
+        "Rounds a second are by the clock of a machine that may be shared: its load was "
+        f"{os.getloadavg()[0]:.0f} before. Processor time is the owners' own.",
         "",
-        "| network | parameters | rounds a second | owner-rounds a second | bytes sent / least | memory of a node |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| network | parameters | rounds a second | processor time of an owner's round | first round of all after "
+        "| of processor time, over the cores | bytes sent / least | memory of a node |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
@@ -68,14 +73,15 @@ def table() -> list[str]:
 def _measured(case: Case, folder: Path) -> str:
     planned = _found(case, folder)
     with local.started(folder / "net", folder) as running:
-        rate, memory = _watched(running, case)
+        seen = _watched(running, case)
     outcome = running.outcome()
     assert outcome["finished"], local.words(outcome)
     sent = np.mean([one["result"]["traffic"]["bytes out"] for one in outcome["parties"]])
     least = 2 * 4 * planned.task.dimension * case.rounds
     return (
-        f"| {case.name} | {planned.task.dimension:,} | {rate:.1f} | {rate * case.owners:.0f} "
-        f"| {sent / least:.3f} | {memory / 2**20:.0f} MiB |"
+        f"| {case.name} | {planned.task.dimension:,} | {seen.rate:.1f} | {1e3 * seen.processor / case.owners:.2f} ms "
+        f"| {seen.joined:.0f} s | {seen.start / (os.cpu_count() or 1):.0f} s | {sent / least:.3f} "
+        f"| {seen.memory / 1e6:.0f} MB |"
     )
 
 
@@ -109,31 +115,45 @@ def _addresses(names: list[str]) -> dict[str, str]:
     return found
 
 
-def _watched(running: local.Network, case: Case) -> tuple[float, float]:
-    """Rounds a second of the slowest, and a node's largest resident memory, in bytes."""
-    seen: list[tuple[float, int]] = []
-    memory = 0.0
+class Seen(NamedTuple):
+    """What a whole run took."""
+
+    rate: float  # rounds a second of the slowest owner
+    processor: float  # seconds of processor time of all owners, a round
+    joined: float  # seconds until everyone had taken a step
+    start: float  # seconds of processor time of all owners until then
+    memory: float  # bytes, the most that a node ever had resident
+
+
+class _Moment(NamedTuple):
+    time: float
+    step: int  # of the slowest owner
+    processor: float
+
+
+def _watched(running: local.Network, case: Case) -> Seen:
+    seen: list[_Moment] = []
+    took: dict[int, float] = {}  # also of those who have ended
+    memory, began = 0.0, time.monotonic()
     while running.running():
-        snapshots = local.status(running.folder)
-        step = min(one.get("step", 0) for one in snapshots)
-        seen.append((time.monotonic(), step))
-        memory = max([memory, *(_resident(process.pid) for process in running.processes.values())])
+        step = min(one.get("step", 0) for one in local.status(running.folder))
+        for process in running.processes.values():
+            if process.poll() is None:
+                took[process.pid] = max(took.get(process.pid, 0.0), node.processor(process.pid))
+                memory = max(memory, 1e6 * node.highest(process.pid))
+        seen.append(_Moment(time.monotonic(), step, sum(took.values())))
         time.sleep(0.1)
-        if step == case.rounds and all(one.get("state") in ("lingering", "finished") for one in snapshots):
-            continue
-    began = next(moment for moment, step in seen if step >= case.rounds // 10)
-    first = next(step for _, step in seen if step >= case.rounds // 10)
-    ended = next(moment for moment, step in seen if step == case.rounds)
-    return (case.rounds - first) / (ended - began), memory
-
-
-def _resident(pid: int) -> float:
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    found = [line for line in text.splitlines() if line.startswith("VmRSS")]
-    return 1024.0 * int(found[0].split()[1]) if found else 0.0
+    joined = next(one for one in seen if one.step >= 1)
+    first = next(one for one in seen if one.step >= case.rounds // 10)
+    last = next(one for one in seen if one.step == case.rounds)
+    rounds = last.step - first.step
+    return Seen(
+        rounds / (last.time - first.time),
+        (last.processor - first.processor) / rounds,
+        joined.time - began,
+        joined.processor,
+        memory,
+    )
 
 
 def _parts() -> list[str]:

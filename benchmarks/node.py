@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,10 +58,11 @@ def table() -> list[str]:
     """The section of RESULTS.md."""
     lines = [
         f"`coterie node` of a linear model ({ROWS} records, {COLUMNS} columns, 20 rounds, two owners). Wanted: ready "
-        f"after {SECONDS:g} s of processor time, at most {MEGABYTES:g} MB.",
+        f"after {SECONDS:g} s of processor time, the process that reads its file included, at most {MEGABYTES:g} MB. "
+        "Of what is resident, about 80 MB are pages of the libraries' files, which nodes of one machine share.",
         "",
-        "| compiled programs | until it is ready | memory then | memory at the worst | until its end |",
-        "|---|---:|---:|---:|---:|",
+        "| compiled programs | until it is ready | memory then | memory at the worst | until its end | met |",
+        "|---|---:|---:|---:|---:|---|",
         *_twice(),
         "",
         "What a library takes when it is imported into a process that has NumPy:",
@@ -81,14 +84,15 @@ def _twice() -> list[str]:
             with tempfile.TemporaryDirectory() as folder:
                 cost = measured(Path(folder), cache)
             lines.append(
-                f"| {what} | {cost.ready:.1f} s | {cost.resident:.0f} MB | {cost.peak:.0f} MB | {cost.whole:.1f} s |"
+                f"| {what} | {cost.ready:.1f} s | {cost.resident:.0f} MB | {cost.peak:.0f} MB | {cost.whole:.1f} s "
+                f"| {'yes' if cost.ready <= SECONDS and cost.peak <= MEGABYTES else '**no**'} |"
             )
     return lines
 
 
 def measured(folder: Path, cache: str) -> Cost:
     """Two owners run to the end; what the first one took."""
-    _found(folder)
+    found(folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
         manager.settimeout(300)
@@ -96,11 +100,14 @@ def measured(folder: Path, cache: str) -> Cost:
         other = _start(folder, "b", {"COTERIE_CACHE": cache})
         while b"READY=1" not in manager.recv(4096):
             pass
-        ready, resident = _processor(first.pid), _resident(first.pid)
-        _, status, used = os.wait4(first.pid, 0)
+        ready, resident, peak = processor(first.pid), _resident(first.pid), 0.0
+        while not (ended := os.wait4(first.pid, os.WNOHANG))[0]:
+            peak = max(peak, highest(first.pid))
+            time.sleep(0.02)
+        _, status, used = ended
         first.returncode = os.waitstatus_to_exitcode(status)
         assert (first.returncode, other.wait(300)) == (0, 0)
-    return Cost(ready, resident, used.ru_maxrss * 1024 / 1e6, used.ru_utime + used.ru_stime)
+    return Cost(ready, resident, peak, used.ru_utime + used.ru_stime)
 
 
 def _start(folder: Path, name: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -111,13 +118,22 @@ def _start(folder: Path, name: str, environment: dict[str, str]) -> subprocess.P
     )
 
 
-def _processor(process: int) -> float:
+def processor(process: int) -> float:
+    """Seconds of processor time so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf(
+        "SC_CLK_TCK"
+    )  # its own, and that of children which ended
 
 
 def _resident(process: int) -> float:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def highest(process: int) -> float:
+    """The most that was ever resident. Not `ru_maxrss`, which a process inherits from who started it."""
+    found = re.search(r"VmHWM:\s*(\d+)", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) * 1024 / 1e6 if found else 0.0  # none: it has just ended
 
 
 def _imported(name: str) -> tuple[float, float]:
@@ -126,12 +142,18 @@ def _imported(name: str) -> tuple[float, float]:
     return seconds, memory
 
 
-def _found(folder: Path) -> None:
-    """Two owners, and records that have no meaning."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in "ab"]
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens at."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in held]
     for one in held:
         one.close()
+    return ports
+
+
+def found(folder: Path) -> None:
+    """Two owners, and records that have no meaning."""
+    ports = free_ports(2)
     agreement = Agreement(
         name="bench",
         experiment=Experiment(
