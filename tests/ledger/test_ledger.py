@@ -211,3 +211,17 @@ def test_events_are_stored_as_json(opened):
     import json
 
     assert json.loads(next(iter(run.events))) == event_to_json(SAMPLED)
+
+
+def test_an_event_that_was_just_charged_is_not_taken_for_another(opened):
+    """The last event is not read anew for the next round; one that changed meanwhile, or is another, is."""
+    ledger, parts = opened(epsilon=3.0), [dp.GaussianDpEvent(40.0)]
+    for round, event in enumerate((GAUSSIAN, GAUSSIAN, dp.GaussianDpEvent(30.0), GAUSSIAN)):
+        ledger.charge("run", round, event, b"m")
+    several = dp.ComposedDpEvent(parts)
+    ledger.charge("run", 4, several, b"m")
+    parts.append(dp.GaussianDpEvent(20.0))
+    ledger.charge("run", 5, several, b"m")
+    charged = [50.0, 50.0, 30.0, 50.0, 40.0, 40.0, 20.0]
+    together = dp.ComposedDpEvent([dp.GaussianDpEvent(noise) for noise in charged])
+    assert ledger.spent().epsilon == pytest.approx(certify(together, delta=1e-5).epsilon, rel=1e-9)
