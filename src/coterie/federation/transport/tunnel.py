@@ -18,7 +18,7 @@ from coterie.federation.transport.address import parts
 
 LOCAL = "127.0.0.1"
 PATIENCE = 5.0  # seconds for an answer to a call
-_SILENT = 60.0  # seconds of silence, of six leases of Zenoh's, after which a connection is dead
+_SILENT = 60.0  # seconds of silence, six leases of Zenoh's, after which a connection is dead
 _CHUNK = 65_536
 _HEAD = 8_192  # the most bytes of a proxy's answer
 
@@ -44,7 +44,7 @@ def dial(address: str, proxy: str | None = None) -> socket.socket:
 
 
 class Tunnel:
-    """A port of the loop-back that leads to one address, from `with` to its end."""
+    """A port of the loop-back that leads to one address, until `close`."""
 
     def __init__(self, address: str, proxy: str | None = None) -> None:
         class Handler(socketserver.BaseRequestHandler):
@@ -57,7 +57,9 @@ class Tunnel:
 
         self._server = Server((LOCAL, 0), Handler)
         self.near = f"{LOCAL}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="tunnel")
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="tunnel", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
