@@ -224,7 +224,7 @@ def join(
             epsilon=(epsilon,),
             unit="record",
         )
-        from coterie.cli._plan_words import join_json, join_words
+        from coterie.cli import _join_words
         from coterie.cli._words import about_file
         from coterie.experiments.prepare import prepare
         from coterie.planning.join import ask, look
@@ -248,8 +248,10 @@ def join(
         if out is not None:
             _join_picture(answer, owner, epsilon, partners, out)
         if as_json:
-            return print_json({"owner": owner, **join_json(answer), "out": None if out is None else str(out)})
-        print(join_words(answer, owner, epsilon, partners, partner_records))
+            return print_json(
+                {"owner": owner, **_join_words.to_json(answer), "out": None if out is None else str(out)}
+            )
+        print(_join_words.words(answer, owner, epsilon, partners, partner_records))
         table = prepared.table
         for line in about_file(table, table.findings if whose is None else (), warn=True):
             print(line)  # findings count everybody's rows: shown where all of them are the asking owner's
