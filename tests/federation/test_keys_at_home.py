@@ -131,6 +131,27 @@ def test_no_agreement_is_followed_that_leaves_ones_own_key_out_or_has_another(wo
         assert (status, why in err) == (2, True)
 
 
+def test_who_signs_is_told_what_the_budgets_pay_for_and_who_must_be_honest(world):
+    _, home = world
+    agreement = agreements.read(home / "a" / "agreement.json")
+    terms = replace(
+        agreement.experiment,
+        settings={"view": "masked", "colluding": 1},
+        evaluate=0.05,
+        hold_out=0.2,
+        select=0.03,
+    )
+    told = agreements.words(replace(agreement, experiment=terms))
+    for line in (
+        "  noise      calibration certified, colluding = 1, view = masked",
+        "  publishes  the model; 0.03 of each budget pays for a choice among models; 0.05 of each budget pays for "
+        "published metrics, on 0.2 of its rows that each owner keeps out",
+    ):
+        assert line in told.splitlines()
+    silent = replace(agreement, experiment=replace(terms, evaluate=0.0, hold_out=0.0, select=0.0))
+    assert "  publishes  the model; no metric" in agreements.words(silent).splitlines()
+
+
 def test_a_new_agreement_is_signed_anew(world):
     net, home = world
     for name in "ab":

@@ -25,7 +25,7 @@ from coterie.problems.datasets import schema as schemas
 from coterie.problems.datasets.declared import as_feature
 from coterie.problems.datasets.schema import Schema
 from coterie.problems.partition import LEAST
-from coterie.units import RECORD, Unit, at_owners, several, unit_of
+from coterie.units import RECORD, Unit, at_owners, counted, several, unit_of
 
 FORMAT = 1
 HUBS = ("learner", "aggregator")  # names that no owner may have
@@ -195,19 +195,42 @@ def words(agreement: Agreement) -> str:
     experiment, budgets = agreement.experiment, agreement.experiment.epsilon
     each = budgets if isinstance(budgets, dict) else dict.fromkeys(agreement.owners, budgets)
     owners = ", ".join(
-        f"{name} ({size:,} records, ε = {each[name]})" for name, size in agreement.sizes.items()
+        f"{name} ({counted(size, agreement.unit.words)}, ε = {each[name]})"
+        for name, size in agreement.sizes.items()
     )
-    share = experiment.evaluate
-    published = f"{share:g} of each budget pays for published metrics" if share else "no metric is published"
     return "\n".join(
         (
             f"  network    {agreement.name}: {experiment.protocol}, {experiment.topology}",
             f"  owners     {owners}",
-            f"  δ          {experiment.delta:g}; {published}",
+            f"  δ          {experiment.delta:g}",
+            f"  noise      {_noise_words(experiment)}",
+            f"  publishes  {_published_words(experiment)}",
             f"  learns     {agreement.schema.target} from {', '.join(agreement.schema.columns)}",
             *((f"  protects   {agreement.protects}",) if agreement.protects else ()),
         )
     )
+
+
+def _noise_words(experiment: Experiment) -> str:
+    """By what rule it is chosen, and all that was set of the protocol: who sees what, and who must be honest, too."""
+    chosen = [f"{name} = {value}" for name, value in sorted(experiment.settings.items())]
+    return ", ".join((f"calibration {experiment.calibration}", *chosen))
+
+
+def _published_words(experiment: Experiment) -> str:
+    """What the budgets pay for beside training."""
+    parts = []
+    if experiment.select:
+        parts.append(f"{experiment.select:g} of each budget pays for a choice among models")
+    if experiment.evaluate:
+        kept = (
+            f", on {experiment.hold_out:g} of its rows that each owner keeps out"
+            if experiment.hold_out
+            else ""
+        )
+        groups = f", by {experiment.evaluate_by}" if experiment.evaluate_by else ""
+        parts.append(f"{experiment.evaluate:g} of each budget pays for published metrics{kept}{groups}")
+    return "; ".join(("the model", *parts)) if parts else "the model; no metric"
 
 
 def read(path: Path) -> Agreement:
