@@ -192,9 +192,7 @@ def test_what_cells_hold_is_what_their_format_says(compared):
     held = [json.loads(file.read_text()) for file in (compared.out / "cells").iterdir()]
     keys = {frozenset(one["found"]) for one in held}
     alone = {"values", "steps", "seconds"}
-    privacy = (
-        "claimed claim_source claim_note certified person within owners relation unit view accountant reason"
-    )
+    privacy = "claimed claim_source claim_note certified person pair within owners relation unit view accountant reason"
     full = alone | {*privacy.split(), "warnings"}
     assert (FORMAT, keys) == (2, {frozenset({"value"}), frozenset(alone), frozenset(full)})
 

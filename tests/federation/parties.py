@@ -259,7 +259,7 @@ def _party(place: Path, data: Path | None, injected_seed: int | None, skew: floa
         with stopping() as stop:
             found = node.run(
                 party.read(place), data, log=lambda line: print(line, file=log), stop=stop,
-                injected_seed=injected_seed, linger=LONG,
+                injected_seed=injected_seed, linger=60.0,  # as nodes do; waited for where others have ended
             )  # fmt: skip
     except CoterieError as error:
         print(f"error: {error}", file=log)

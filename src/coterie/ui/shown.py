@@ -88,7 +88,7 @@ def gauges(names: Any, spent: Any, budgets: Any) -> list[dict[str, Any]]:
     """ε of each owner's budget, rounded up; owners whose bars are equal share one."""
     groups: dict[tuple[float, float], list[str]] = {}
     for name, one, budget in zip(names, spent, budgets):
-        groups.setdefault((math.inf if one is None else one, budget), []).append(name)
+        groups.setdefault((math.inf if one is None else at_most(one), budget), []).append(name)
     order = sorted(groups, key=lambda pair: -pair[0] / pair[1])
     return [
         {
