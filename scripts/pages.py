@@ -65,6 +65,7 @@ ELSEWHERE = {
     "coterie run --log mlflow": "server",
     "python -m papers.resnet_cifar": "gpu",
     "coterie reproduce": "data",  # COTERIE_DATA
+    "apt install": "machine",
     "git clone": "network",
     "python3.11 -m venv /opt": "machine",
     "/opt/coterie/bin/": "machine",
@@ -77,6 +78,8 @@ ELSEWHERE = {
     "journalctl ": "systemd",
     "podman ": "container",
     "COTERIE_USER=": "container",
+    "python scripts/sandbox.py": "bubblewrap",
+    "python -c 'import threading, zenoh": "router",  # tests/federation/test_zenoh_router.py opens one
     "coterie node /var/lib/coterie/north": "disaster",  # tests/federation/test_disaster.py
     "coterie node south --data": "date",  # tests/federation/year.py
     "coterie node north --data": "date",
