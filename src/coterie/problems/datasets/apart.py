@@ -2,6 +2,7 @@
 
 pandas, Parquet's library and a whole table of texts are many times the arrays that come of them, and a node, which runs
 for days, would hold on to them. The two talk through a pipe of their own: nothing of the file is written anywhere.
+Each unpickles what the other, the same program, pickled: arrays and texts that it made, never bytes of the file.
 """
 
 from __future__ import annotations
