@@ -203,6 +203,7 @@ def _run(command: str) -> tuple[str, int]:
         "COLUMNS": "80",
         "PATH": f"{_programs()}{os.pathsep}{os.environ['PATH']}",
         "PIP_TARGET": INSTALLED,
+        "PYTHONIOENCODING": "utf-8",  # as pages are written, whatever terminal this was called from
         "PYTHONPATH": path,
         "ROOT": str(ROOT),
     }
