@@ -6,7 +6,8 @@ CoterieError
 ├── BudgetError     what was asked for would cost more than the owner allows  (exit status 3)
 ├── LedgerError     more has left than the owner's ledger knows of            (exit status 3)
 ├── ProcessError    a process that the run needs cannot be reached, or died   (exit status 4)
-└── OutputError     what was to be shown cannot be written; the work is done  (exit status 5)
+├── OutputError     what was to be shown cannot be written; the work is done  (exit status 5)
+└── UnforeseenError a fault of ours or of a library, next to records          (exit status 1)
 
 PrivacyLeakWarning    a warning: something is computed from private records that no certificate covers
 
@@ -54,3 +55,9 @@ class OutputError(CoterieError):
     """What was to be shown cannot be written; what the command did stands."""
 
     exit_status = 5
+
+
+class UnforeseenError(CoterieError):
+    """A fault of ours or of a library next to records: class and place (`_unforeseen.told`), never what it said."""
+
+    exit_status = 1

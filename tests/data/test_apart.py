@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from coterie.errors import InputError
+from coterie.errors import InputError, UnforeseenError
 from coterie.problems.datasets import apart
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import identity
@@ -36,8 +38,6 @@ pickle.dump(found, sys.stdout.buffer)
 
 
 def read_apart(path: Path, unit: Unit = RECORD, program: str = APART):
-    import pickle
-
     done = subprocess.run(
         [sys.executable, "-c", program],
         input=pickle.dumps((SCHEMA, path, unit)),
@@ -93,3 +93,55 @@ def test_where_pandas_is_loaded_it_is_read_here(path, monkeypatch):
 
     monkeypatch.setattr(apart, "_PROGRAM", "raise SystemExit(1)")
     assert len(apart.read(SCHEMA, path, RECORD)[0].y) == 3
+
+
+# A library that fails as nobody foresaw, quoting a cell, and writes to standard error by itself before.
+FAULTY = (
+    "import sys; sys.path[:] = sys.argv[1:]; from coterie.problems.datasets import apart\n"
+    "def identity(frame): print('saw', frame['age'][0], file=sys.stderr); return {}[f'cell {frame[\"who\"][0]}']\n"
+    "apart.identity = identity; apart.answer()"
+)
+
+
+def test_a_fault_of_a_library_is_told_by_class_and_place_and_quotes_no_cell(path):
+    program = APART.replace("\nschema, path", f"\napart._PROGRAM = {FAULTY!r}\nschema, path")
+    path.write_text(ROWS.replace("30,F,7", "31,F,4711"))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps((SCHEMA, path, RECORD)),
+        capture_output=True,
+        timeout=300,
+        check=True,
+    )
+    found = pickle.loads(done.stdout)
+    assert isinstance(found, UnforeseenError)
+    assert "unforeseen KeyError at __main__:2, called from coterie.problems.datasets.apart:" in str(found)
+    assert b"31" not in done.stderr
+    assert "4711" not in str(found) + done.stderr.decode()
+
+
+def test_the_same_holds_where_it_is_read_here(path, monkeypatch):
+    import pandas
+
+    def identity(frame: pandas.DataFrame) -> None:
+        raise ValueError(f"could not convert string to float: {frame['sex'][0]!r}")
+
+    monkeypatch.setattr(apart, "identity", identity)
+    with pytest.raises(UnforeseenError, match="unforeseen ValueError at ") as told:
+        apart.read(SCHEMA, path, RECORD)
+    assert "convert" not in str(told.value)
+    assert "convert" not in "".join(traceback.format_exception(told.value))
+
+
+def test_a_file_that_a_library_refuses_is_not_quoted(tmp_path, monkeypatch):
+    """Arrow names the value that it cannot hold, and pandas the text that it cannot read."""
+    import pandas as pd
+
+    def read_csv(*args: object, **more: object) -> None:
+        raise ValueError("could not convert string to float: '4711'")
+
+    (tmp_path / "rows.csv").write_text(ROWS)
+    monkeypatch.setattr(pd, "read_csv", read_csv)
+    with pytest.raises(InputError, match=r"cannot be read as csv \(ValueError\)") as told:
+        read_frame(tmp_path / "rows.csv")
+    assert "4711" not in str(told.value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,56 @@ def test_a_log_that_others_collect_says_nothing_of_records_that_do_not_fit(tmp_p
     assert not re.search(r"row|[0-9]", "".join(found.stderr.splitlines()[-1:]).split('"message"')[1])
     read = CliRunner().invoke(app, words)
     assert "row 3 is none of the declared classes" in read.stderr or "has 8 records" in read.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_fault_that_nobody_foresaw_is_logged_without_its_words(tmp_path, monkeypatch, form):
+    """Wherever in a node it happens: class, place and status, and no message, which may quote a record."""
+    from coterie.federation import records
+
+    trial = Trial(tmp_path, (7, 8), protocol="dual_averaging", settings={"rounds": 2}, gossip_steps=1)
+    name = trial.names[0]
+
+    def divided_by(*given: object) -> None:
+        raise KeyError("patient 4711")
+
+    monkeypatch.setattr(records, "divided_by", divided_by)
+    words = ["node", str(trial.place(name)), "--data", str(tmp_path / f"{name}.csv"), "--log-format", form]
+    found = CliRunner().invoke(app, words)
+    last = found.stderr.splitlines()[-1]
+    assert found.exit_code == 1
+    assert "unforeseen KeyError at " in last
+    assert "called from coterie.federation.node:" in last
+    assert "4711" not in found.output
+    if form == "json":
+        assert json.loads(last)["exit_status"] == 1
+
+
+def test_a_dry_run_whose_output_others_collect_says_nothing_of_records_either(tmp_path, monkeypatch):
+    from coterie.federation import check
+
+    monkeypatch.setattr(check, "PATIENCE", 0.0)
+    trial = Trial(tmp_path, (7, 8), protocol="dual_averaging", settings={"rounds": 2}, gossip_steps=1)
+    name = trial.names[0]
+    data = tmp_path / f"{name}.csv"
+    data.write_text(data.read_text().replace("yes", "maybe"))
+    words = ["node", str(trial.place(name)), "--data", str(data), "--check"]
+    for form, said in (("text", True), ("json", False)):
+        found = CliRunner().invoke(app, [*words, "--log-format", form])
+        assert ("row" in found.output) == said, found.output
+        assert found.exit_code == 2
+
+
+@pytest.mark.filterwarnings("default")
+def test_threads_and_libraries_say_nothing_of_what_they_hold(capfd):
+    def fail() -> None:
+        raise ValueError("patient 4711")
+
+    with logs.guarded("json"):
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        warnings.warn("overflow at patient 4711", RuntimeWarning, stacklevel=1)
+    said = capfd.readouterr().err
+    assert "unforeseen ValueError at " in json.loads(said)["message"]
+    assert "4711" not in said

@@ -14,7 +14,7 @@ from coterie.cli import _footprint
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
 from coterie.cli._common import INTERRUPTED, exits, print_json
-from coterie.errors import CoterieError, InputError
+from coterie.errors import CoterieError, InputError, UnforeseenError
 
 if TYPE_CHECKING:
     from coterie.federation.logs import Log
@@ -68,7 +68,7 @@ def node(
 
     Told to stop (Ctrl-C, SIGTERM), it finishes its step and ends with status 0, as service managers expect.
     """
-    with exits(), _logged(log_format), _own_files():
+    with exits(), _logged(log_format), _unforeseen_told(log_format), _own_files():
         from dataclasses import replace
 
         from coterie import _check
@@ -84,7 +84,7 @@ def node(
         if generator is not None:
             own = replace(own, generator=_check.one_of("generator", generator, GENERATORS))
         if check:
-            return _dry(own, data, log, as_json)
+            return _dry(own, data, log, logs.public if log_format == "json" else str, as_json)
         found = _run(own, data, log, injected_seed, metrics_port)
         summary = outcome.summary(found)
         if found.finished:
@@ -190,11 +190,11 @@ def _ended(own: Party, log: Log) -> Iterator[list[str]]:
             log(warning(str(error)))
 
 
-def _dry(own: Party, data: Path | None, log: Log, as_json: bool) -> None:
+def _dry(own: Party, data: Path | None, log: Log, said: Callable[[CoterieError], str], as_json: bool) -> None:
     from coterie.federation import check
 
     (found,) = check.check([(own, data)], log)
-    told = check.summary(found)
+    told = check.summary(found, said)
     print_json(told) if as_json else print(check.words(told))
     check.refuse_troubles([found])
 
@@ -215,6 +215,21 @@ def _logged(form: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         logs.entry("warning", "interrupted: what was not finished is not written", exit_status=INTERRUPTED)
         raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def _unforeseen_told(form: str) -> Iterator[None]:
+    """A fault of ours or of a library is told by class and place: its message may quote a record, in any log."""
+    from coterie import _unforeseen
+    from coterie.federation import logs
+
+    try:
+        with logs.guarded(form):
+            yield
+    except (CoterieError, BrokenPipeError):
+        raise
+    except Exception as error:
+        raise UnforeseenError(f"{_unforeseen.told(error)}. Please report these words.") from None
 
 
 def _make_key(own: Party, as_json: bool) -> None:

@@ -292,8 +292,8 @@ def refuse_troubles(found: Sequence[Check]) -> None:
         raise type(worst)(f"{name}: not ready: {worst}")
 
 
-def summary(found: Check) -> dict[str, Any]:
-    """As plain values."""
+def summary(found: Check, said: Callable[[CoterieError], str] = str) -> dict[str, Any]:
+    """As plain values; `said` puts a trouble into words, for its owner's eyes or for others' (`logs.public`)."""
     agreement = found.planned.agreement if found.planned else None
     return {
         "name": found.party.name,
@@ -314,7 +314,7 @@ def summary(found: Check) -> dict[str, Any]:
             for peer in found.peers.values()
         ],
         "warnings": found.warnings,
-        "troubles": [str(error) for error in found.troubles],
+        "troubles": [said(error) for error in found.troubles],
     }
 
 

@@ -2,20 +2,24 @@
 
 Guarantee: JSON lines hold names, counts, times and words about them. What was computed from records (`lines.private`)
 is left out, for such logs are sent on to machines that are not the owner's; people get it, on the owner's terminal.
+Neither gets the message of an exception that nobody foresaw (`_unforeseen`).
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from coterie import _check
+from coterie import _check, _unforeseen
 from coterie.errors import CoterieError, RecordsError
-from coterie.federation.transport.lines import level_of
+from coterie.federation.transport.lines import Line, level_of
 
 FORMATS = ("text", "json")
 
@@ -43,14 +47,41 @@ def entry(level: str, message: str, **fields: Any) -> None:
 
 
 def failure(error: CoterieError) -> None:
-    """How a party ended, as a JSON line: what an error says of records is left out, and where to read it is said."""
-    said = str(error)
+    """How a party ended, as a JSON line."""
+    entry("error", public(error), exit_status=error.exit_status)
+
+
+def public(error: CoterieError) -> str:
+    """An error for a log that others collect: what it says of records is left out, and where to read it is said."""
     if isinstance(error, RecordsError):
-        said = (
+        return (
             "data: the records do not fit the agreement. Why is for their owner's eyes, on a terminal: coterie node "
             "FOLDER --data FILE --check"
         )
-    entry("error", said, exit_status=error.exit_status)
+    return str(error)
+
+
+@contextmanager
+def guarded(form: str) -> Iterator[None]:
+    """In the block, Python itself says nothing of a thread's or a finaliser's exception but its class and place.
+
+    JSON lines are all that standard error gets in that form: warnings of libraries, which may come of what is in
+    records (an overflow), are left out.
+    """
+    write, before = log(form), (threading.excepthook, sys.unraisablehook)
+
+    def tell(about: Any) -> None:
+        if about.exc_value is not None:
+            write(Line(_unforeseen.told(about.exc_value), "error"))
+
+    threading.excepthook = sys.unraisablehook = tell
+    try:
+        with warnings.catch_warnings():
+            if form == "json":
+                warnings.simplefilter("ignore")
+            yield
+    finally:
+        threading.excepthook, sys.unraisablehook = before
 
 
 def _text(line: str) -> None:

@@ -3,6 +3,9 @@
 pandas, Parquet's library and a whole table of texts are many times the arrays that come of them, and a node, which runs
 for days, would hold on to them. The two talk through a pipe of their own: nothing of the file is written anywhere.
 Each unpickles what the other, the same program, pickled: arrays and texts that it made, never bytes of the file.
+
+Guarantee: standard error gets nothing of a record. What a library writes there by itself is dropped, and of an
+exception that nobody foresaw class and place are told, for its message may quote a cell.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coterie.errors import CoterieError, ProcessError
+from coterie import _unforeseen
+from coterie.errors import CoterieError, ProcessError, UnforeseenError
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import Identity, identity
 from coterie.problems.datasets.schema import Rows, Schema
@@ -25,7 +29,8 @@ _PROGRAM = (
 
 
 def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, Identity]:
-    """As `schema.read`, and what the whole file is known by. Raises what reading raised; ProcessError where it died.
+    """As `schema.read`, and what the whole file is known by. Raises what reading raised, UnforeseenError where
+    that was no error of the file's, and ProcessError where the process died.
 
     Where pandas is loaded already, there is nothing to keep out of this process.
     """
@@ -36,6 +41,7 @@ def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, Identity]:
         [sys.executable, "-c", _PROGRAM, *sys.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as reader:
         assert reader.stdin is not None
@@ -68,6 +74,12 @@ def answer() -> None:
 
 
 def _read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, Identity]:
-    rows = schema.read(path, unit)
-    # read anew: a schema takes some columns as text, and records are known whichever schema reads them
-    return rows, identity(read_frame(path))
+    try:
+        rows = schema.read(path, unit)
+        # read anew: a schema takes some columns as text, and records are known whichever schema reads them
+        return rows, identity(read_frame(path))
+    except CoterieError:
+        raise
+    except Exception as error:
+        # not chained: whoever shows the chain would show the message
+        raise UnforeseenError(f"data={str(path)!r}: {_unforeseen.told(error)}.") from None

@@ -46,8 +46,11 @@ def read_frame(path: Path, text: Collection[str] = ()) -> Frame:
             return found.frame
         return _npz(path) if kind == ".npz" else _parquet(path)
     except (ValueError, OSError, EOFError, csv.Error, zipfile.BadZipFile) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"data={str(path)!r}: cannot be read as {kind[1:]} ({reason}).") from error
+        # its words are the library's, and may quote a cell
+        reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+        raise InputError(
+            f"data={str(path)!r}: cannot be read as {kind[1:]} ({reason}). Is it empty, damaged or of another kind?"
+        ) from error
 
 
 def read_as(frame: Frame) -> str:
