@@ -78,8 +78,22 @@ def against_all_others(plan: ReleasePlan, delta: float) -> tuple[Certificate, ..
 
 def against_it(plan: ReleasePlan, delta: float) -> str:
     """The largest ε against whoever adds the messages up and sees each of them, as a view has it in brackets."""
-    worst = max(one.epsilon for one in against_all_others(plan, delta))
-    return f"{_AGAINST}{upper(worst)}"
+    return f"{_AGAINST}{upper(worst_against(plan, delta).epsilon)}"
+
+
+def worst_against(plan: ReleasePlan, delta: float) -> Certificate:
+    """The largest certificate against all other owners together, and so against whoever adds the messages up."""
+    return max(against_all_others(plan, delta), key=lambda one: one.epsilon)
+
+
+def named_against(view: str) -> str | None:
+    """The ε that a view has in brackets, as it is written there; None where it has none.
+
+    >>> named_against("final model; aggregator trusted (ε against it: 3.21); and the evaluation")
+    '3.21'
+    """
+    _, there, after = view.partition(_AGAINST)
+    return after.partition(")")[0] if there else None
 
 
 def with_more(plan: ReleasePlan, grown: ReleasePlan, more: str, delta: float) -> str:

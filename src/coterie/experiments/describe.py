@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.accounting.plans import against_all_others, person_told
+from coterie.accounting.plans import named_against, person_told, worst_against
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, Poisson, Sampler
 from coterie.problems.datasets import DATASETS
 from coterie.reports.promise import promise
-from coterie.reports.statement import KEPT, Facts, statement
+from coterie.reports.statement import KEPT, SOMETIMES, Facts, statement
 from coterie.units import RECORD, at_owners, counted, several, told_owners
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def guarantee(
 ) -> dict[str, Any]:
     """What certificates guarantee in words, and the facts that `recompute` derives the same words from."""
     known = facts(plan, certificates, experiment, table, engine)
-    kept = {name: getattr(known, name) for name in KEPT} | ({"pair": known.pair} if known.pair else {})
+    kept = {name: getattr(known, name) for name in KEPT}
+    kept |= {name: getattr(known, name) for name in SOMETIMES if getattr(known, name)}
     return {"facts": kept, "statement": statement(known), "promise": promise(known)}
 
 
@@ -136,7 +137,8 @@ def facts(
         held_out=experiment.hold_out if plan.evaluation is not None else 0.0,
         grouped_by=(experiment.evaluate_by or "") if plan.evaluation is not None else "",
         colluding=plan.colluding,
-        all_others=None if plan.colluding is None else _all_others(plan, worst.delta),
+        all_others=None if plan.colluding is None else worst_against(plan, worst.delta).to_json(),
+        adding_up=_adding_up(plan, worst),
         owners_per_person=experiment.owners_per_person,
         person=_person(plan, worst, experiment.owners_per_person),
         pair=_person(plan, worst, 2) if experiment.owners_per_person > 2 else None,
@@ -150,9 +152,11 @@ def facts(
     )
 
 
-def _all_others(plan: ReleasePlan, delta: float) -> dict[str, Any]:
-    """The largest certificate against all other owners together: a reader may compute it again."""
-    return max(against_all_others(plan, delta), key=lambda certificate: certificate.epsilon).to_json()
+def _adding_up(plan: ReleasePlan, worst: Certificate) -> dict[str, Any] | None:
+    """The certificate of the ε that the view names, without sizes, which may be private: a reader computes it again."""
+    if named_against(worst.view) is None or math.isinf(worst.epsilon):
+        return None
+    return replace(worst_against(plan, worst.delta), size=None, warnings=()).to_json()
 
 
 def _person(plan: ReleasePlan, worst: Certificate, owners_per_person: int) -> dict[str, Any] | None:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 from coterie._rounding import upper
 from coterie.accounting import Certificate, certify, recompute
 from coterie.accounting.persons import of_events
+from coterie.accounting.plans import named_against
 from coterie.errors import InputError
 from coterie.experiments.settings import fit
 from coterie.model.format import SUFFIX, read, unpack
+from coterie.relations import named
 from coterie.reports.promise import promise
-from coterie.reports.statement import KEPT, Facts, statement
+from coterie.reports.statement import KEPT, SOMETIMES, Facts, statement
 from coterie.units import at_owners, told_owners
 
 if TYPE_CHECKING:
@@ -38,9 +40,15 @@ def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
     """Each different certificate once, with the indices of the owners that share it."""
     found: dict[str, dict[str, Any]] = {}
     for owner, certificate in enumerate(certificates):
-        plain = certificate.to_json()
+        plain = certificate.to_json() | _oracle(certificate)
         found.setdefault(json.dumps(plain, sort_keys=True), {"owners": []} | plain)["owners"].append(owner)
     return list(found.values())
+
+
+def _oracle(certificate: Certificate) -> dict[str, list[str]]:
+    """The mark of what follows from a private number of records."""
+    private = certificate.size is not None and not named(certificate.relation).sizes_are_public
+    return {"oracle": ["size", "warnings"]} if private else {}
 
 
 def check(path: Path) -> list[Check]:
@@ -174,7 +182,8 @@ def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: li
     sizes = [one.get("size") for one in in_order]
     if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
         problems.append("sizes are not the certificates'")
-    return problems + _together(obj["privacy"]) + _person(obj["privacy"], checks) + _stated(obj, worst)
+    problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks)
+    return problems + _person(obj["privacy"], checks) + _stated(obj, worst)
 
 
 def _together(privacy: dict[str, Any]) -> list[str]:
@@ -187,6 +196,31 @@ def _together(privacy: dict[str, Any]) -> list[str]:
     stated = privacy.get("all_others_epsilon", written.get("epsilon"))
     if not _same(stated, written.get("epsilon")):
         problems.append(f"all_others_epsilon is {stated!r} in the summary and not its certificate's")
+    return problems
+
+
+def _adding_up(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
+    """Whether the ε against whoever adds up, which a view names, is what its own event costs."""
+    facts, first = privacy.get("facts"), checks[0].found
+    written = facts.get("adding_up") if isinstance(facts, dict) else None
+    views = {check.found.view for check in checks}
+    named = {named_against(view) for view in views}
+    if named == {None} or any(math.isinf(check.found.epsilon) for check in checks):
+        return (
+            [] if written is None else ["the facts have an ε against whoever adds up, and the view has none"]
+        )
+    if not isinstance(written, dict):
+        return ["the facts lack the certificate against whoever adds up"]
+    again = _checked(written, None)
+    problems = [f"against whoever adds up: {problem}" for problem in again.problems]
+    if (again.found.delta, again.found.relation) != (first.delta, first.relation):
+        problems.append("against whoever adds up: δ or relation is not the certificates'")
+    if named != {upper(again.found.epsilon)}:
+        problems.append(
+            f"the view says {first.view!r} and ε against whoever adds up is {upper(again.found.epsilon)} when computed"
+        )
+    if again.found.epsilon < max(check.found.epsilon for check in checks) * (1 - _SAME):
+        problems.append("ε against whoever adds up, who sees more, is below a certificate's")
     return problems
 
 
@@ -293,21 +327,18 @@ def _texts(value: Any) -> list[str]:
 def _facts(obj: dict[str, Any], privacy: dict[str, Any], worst: dict[str, Any]) -> Facts:
     """The statement's facts: of the largest certificate, of the result, and those that are kept for it alone."""
     kept = privacy.get("facts")
-    if not isinstance(kept, dict) or set(kept) - {"pair"} != set(KEPT):
+    if not isinstance(kept, dict) or set(kept) - set(SOMETIMES) != set(KEPT):
         raise InputError("privacy.facts is not as this version writes it")
     if (kept["colluding"] is None) != (kept["all_others"] is None):
         raise InputError("privacy.facts lack the certificate against all other owners together")
     given = kept | {
         name: worst.get(name) for name in ("delta", "relation", "unit", "view", "accountant", "reason")
     }
-    given |= {
-        "sizes": obj.get("sizes") or (),
-        "calibration": obj.get("calibration"),
-        "engine": obj.get("engine"),
-    }
-    hints = get_type_hints(Facts)
+    given |= {"calibration": obj.get("calibration"), "engine": obj.get("engine")}
+    hints, sizes = get_type_hints(Facts), obj.get("sizes")
     return Facts(
         epsilon=_number(worst.get("epsilon")),
+        sizes=() if sizes is None else fit("privacy.sizes", sizes, hints["sizes"]),  # None: they are private
         **{name: fit(f"privacy.{name}", value, hints[name]) for name, value in given.items()},
     )
 

@@ -136,8 +136,13 @@ class Result:
 
     @property
     def sizes(self) -> np.ndarray:
-        """(owners,) public sizes."""
+        """(owners,) numbers of records."""
         return np.array(self.prepared.task.sizes)
+
+    @property
+    def sizes_are_public(self) -> bool:
+        """Whether the relation keeps them so; else they are oracle values, and warnings that follow from them."""
+        return self.program.plan.relation.sizes_are_public
 
     @property
     def local_mean(self) -> Oracle:
@@ -182,6 +187,7 @@ class Result:
                 "reason": worst.reason,
                 "warnings": _warnings(self),
                 **self.guarantee,
+                **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
             },
             **_described(self),
             "out": out,
@@ -200,11 +206,12 @@ class Result:
 
 
 def _described(result: Result) -> dict[str, Any]:
-    """Keys of result.json that a report needs. All are public but what a part lists under "oracle"; and but `sizes`,
-    where the relation keeps numbers of records private: whoever reads it asks `privacy.relation`."""
+    """Keys of result.json that a report needs. All are public but what is listed under "oracle", here or in a part;
+    `sizes` are where the relation keeps numbers of records private."""
     return {
         "step": result.step,
         "sizes": result.sizes.tolist(),
+        "oracle": [] if result.sizes_are_public else ["sizes"],
         "network": describe.network(result.program, result.prepared.task),
         "partition": _partition(result),
         "findings": {"about_rows": list(result.findings), "oracle": ["about_rows"]},

@@ -60,6 +60,9 @@ class Facts:
     all_others: dict[str, Any] | None = (
         None  # where `colluding` is a number: the largest certificate against all other owners together
     )
+    adding_up: dict[str, Any] | None = (
+        None  # where the view trusts whoever adds up and names an ε against it: that certificate
+    )
     owners_per_person: int = 1  # how many owners may know one person, to whom the budget is promised
     person: dict[str, Any] | None = (
         None  # the certificate for a person at so many owners, at least two; None: there is one owner
@@ -79,6 +82,7 @@ KEPT = ("noise", "noisy", "norm", "clip_norm", "releases", "sampling", "extra", 
         "evaluation", "held_out", "grouped_by", "colluding", "all_others",
         "owners_per_person", "person", "features", "fitted_on_public_rows", "classes_declared", "columns_declared",
         "test_is_public")  # fmt: skip
+SOMETIMES = ("pair", "adding_up")  # kept where there is such a certificate
 
 
 def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
