@@ -105,3 +105,82 @@ def test_columns_that_no_owner_released_say_so():
     assert header(np.zeros((2, 2))) == "step,accuracy,disagreement,north,south"
     marked = header(oracle(np.zeros((2, 2))))
     assert marked == "step,accuracy (oracle),disagreement,north (oracle),south (oracle)"
+
+
+NAMES = [
+    "model.safetensors",
+    "result.json",
+    "experiment.toml",
+    "trace.csv",
+    "metric.png",
+    "epsilon.png",
+    "report.html",
+]
+
+
+@pytest.fixture(scope="module")
+def result():
+    from coterie.experiments.experiment import Experiment
+    from coterie.experiments.run import run
+
+    return run(Experiment(owners=2, settings={"rounds": 2}))
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Where a run is written, and the system's temporary files."""
+    for name in ("runs", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "runs", tmp_path / "temporary"
+
+
+def full(monkeypatch, folder: Path, most: int) -> None:
+    """A disk on which so many files have room in any folder below `folder`; of the next a part is written."""
+    write_bytes = Path.write_bytes
+
+    def write(path: Path, content: bytes) -> int:
+        if folder in path.parents and len(list(path.parent.iterdir())) >= most:
+            write_bytes(path, content[:5])
+            raise OSError(28, "No space left on device")
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("most", range(len(NAMES)))
+def test_a_disk_that_fills_up_at_any_file_loses_none(result, places, monkeypatch, most):
+    runs, temporary = places
+    full(monkeypatch, runs, most)
+    with pytest.raises(InputError, match="No space left on device") as error:
+        output.write(result, runs / "out")
+    said = str(error.value)
+    assert "\n" not in said
+    assert not (runs / "out").exists()
+    assert list(below(runs)) == [] if most == 0 else set(below(runs)) == set(NAMES[:most])
+    assert set(below(temporary)) == set(NAMES[most:])
+    assert (below(runs) | below(temporary))["model.safetensors"] == result.model.to_bytes()
+    for folder in (*runs.iterdir(), *temporary.iterdir()):
+        assert str(folder) in said
+        assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_the_model_is_kept_where_there_is_room_for_one_file_alone(result, places, monkeypatch):
+    runs, temporary = places
+    full(monkeypatch, runs.parent, 1)
+    with pytest.raises(InputError, match=r"not written: experiment.toml, .*coterie report FOLDER"):
+        output.write(result, runs / "out")
+    assert below(runs) == {"model.safetensors": result.model.to_bytes()}
+    assert set(below(temporary)) == {"result.json"}
+
+
+def test_where_nothing_can_be_kept_that_is_said_and_nothing_left_behind(result, places, monkeypatch):
+    full(monkeypatch, places[0].parent, 0)
+    with pytest.raises(InputError, match="Nothing could be kept"):
+        output.write(result, places[0] / "out")
+    assert not below(places[0].parent)
+    assert not [*places[0].iterdir(), *places[1].iterdir()]

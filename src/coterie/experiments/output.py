@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,21 +66,26 @@ def check_place(out: Path) -> Path:
 
 
 def write(result: Result, out: Path) -> Path:
-    """Make everything in memory, write it beside its place, and move it there in one step."""
+    """Make everything in memory, write it beside its place, and move it there in one step.
+
+    InputError where that fails, and says where each file is kept instead: training may have taken hours.
+    """
     files = {
+        MODEL: result.model.to_bytes(),  # first: nothing else makes it again
         "result.json": json.dumps(
             result.to_json(str(out)), indent=2, allow_nan=False, ensure_ascii=False
         ).encode()
         + b"\n",
         "experiment.toml": result.experiment.to_toml().encode(),
         "trace.csv": trace(result).encode(),
-        MODEL: result.model.to_bytes(),
         **{f"{name}.png": png(figure) for name, figure in pictures(result).items()},
     }
+    files["report.html"] = report(files)
     try:
-        _write_all({"report.html": report(files), **files}, out)
+        _write_all(files, out)
     except OSError as error:
-        raise InputError(f"out={str(out)!r}: cannot be written ({error.strerror}). Name another.") from error
+        where = _kept_elsewhere(files, out)
+        raise InputError(f"out={str(out)!r}: cannot be written ({error.strerror}). {where}") from error
     return out
 
 
@@ -132,6 +137,41 @@ def _write_all(files: dict[str, bytes], out: Path) -> None:
         staging.replace(out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _kept_elsewhere(files: Mapping[str, bytes], out: Path) -> str:
+    """Keep each file in the first place with room for it, beside `out` or among temporary files, and say where it is.
+
+    A folder of a run stays whole or absent: what is kept is under another name, and readable by its user alone.
+    """
+    left, said = dict(files), []
+    for parent in (out.absolute().parent, Path(gettempdir())):
+        try:
+            place = Path(mkdtemp(prefix=f"{out.name}-incomplete-", dir=parent))
+        except OSError:
+            continue
+        there = [name for name, content in left.items() if _put(place / name, content)]
+        left = {name: content for name, content in left.items() if name not in there}
+        if there:
+            said.append(f"{', '.join(there)} in {place}")
+        else:
+            place.rmdir()
+        if not left:
+            break
+    lost = f"; not written: {', '.join(left)}" if left else ""
+    remake = " `coterie report FOLDER` makes report.html again." if "report.html" in left else ""
+    told = f"Kept are {' and '.join(said)}{lost}." if said else "Nothing could be kept."
+    return f"{told} Make room, and put them into a folder of their own.{remake}"
+
+
+def _put(place: Path, content: bytes) -> bool:
+    """Whether the file is there now, whole."""
+    try:
+        place.write_bytes(content)
+    except OSError:
+        place.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def trace(result: Result) -> str:
