@@ -140,6 +140,17 @@ def test_plan_scales_noise_from_the_one_clip_norm():
     assert plan().noise_scale.tolist() == [1.0, 2.0]
 
 
+def test_owners_who_are_alike_cost_one_exact_rounding_together(monkeypatch):
+    """A hundred thousand of them are planned for in seconds."""
+    from coterie.mechanisms import plan as plans
+
+    rounded, exact = [], plans._float32
+    monkeypatch.setattr(plans, "_float32", lambda *given: rounded.append(given) or exact(*given))
+    many = plan(noise_multiplier=(2.0, 4.0) * 500, releases=(3,) * 1000, sizes=(9,) * 1000)
+    assert many.noise_scale.tolist() == [1.0, 2.0] * 500
+    assert len(rounded) == 2
+
+
 def test_what_is_executed_is_never_below_what_is_certified():
     """float32 rounds noise scales up and clip norms down: by one step at most, whatever the numbers are."""
     rng = np.random.default_rng(0)

@@ -180,7 +180,9 @@ class ReleasePlan:
     def noise_scale(self) -> np.ndarray:
         """(owners,) float32, what unit noise is multiplied with on the released sum, rounded up."""
         clip = Fraction(self.clip_norm)
-        return np.array([_float32(Fraction(z) * clip, np.inf) for z in self.noise_multiplier], np.float32)
+        # Each different one once: fractions are slow, and a hundred thousand owners may be alike.
+        scale = {z: _float32(Fraction(z) * clip, np.inf) for z in set(self.noise_multiplier)}
+        return np.array([scale[z] for z in self.noise_multiplier], np.float32)
 
     def event(self, owner: int) -> DpEvent:
         """What the owner's whole run is charged as. Noise multipliers are relative to `clip_norm`."""
