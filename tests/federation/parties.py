@@ -250,10 +250,12 @@ def _party(place: Path, data: Path | None, injected_seed: int | None, skew: floa
     if skew:
         right = time.time
         time.time = lambda: right() + skew
+    from coterie.cli._cache import keep_compiled
     from coterie.errors import CoterieError
     from coterie.federation import node, outcome
     from coterie.federation.drive import stopping
 
+    keep_compiled()
     log = (place / "test.log").open("a", buffering=1)
     try:
         with stopping() as stop:
