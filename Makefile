@@ -16,8 +16,9 @@ RUN_TESTS := $(BIN)/python -m pytest --doctest-modules --ignore-glob='papers/tes
 run: install
 	$(BIN)/coterie run
 
+# In the order of tests/conftest.py: files that take long first.
 test: install
-	$(RUN_TESTS) --numprocesses=auto --maxprocesses=4 --dist=loadfile
+	$(RUN_TESTS) --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # What failed, once more and one after the other: tells a fault from a machine that was too busy for real processes.
 test-again: install

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,10 +38,35 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
+# Files whose few tests take longest, longest first. Begun last, one of them would keep a single core busy at the end.
+_LONG = (
+    "tests/engines/test_spmd.py",
+    "tests/federation/test_process_faults.py",
+    "tests/federation/test_evaluation_processes.py",
+    "tests/federation/test_processes.py",
+    "tests/audit/test_attack.py",
+    "tests/ui/test_page_server.py",
+    "tests/federation/test_new_agreement.py",
+    "tests/federation/test_masked_processes.py",
+    "tests/site/test_site.py",
+    "tests/federation/test_chaos.py",
+    "tests/federation/test_tunnel.py",
+    "tests/engines/test_spmd_processes.py",
+    "papers/tests/test_resnet_clipping.py",
+)
+
 collect_ignore_glob = ["*conftest.py"]  # --doctest-modules cannot import several of one name
 
 _MAPS = Path("/proc/self/maps")
 _MANY = 30_000  # Linux ends a process that needs more than 65,530 (vm.max_map_count); a compiled program takes some
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long files first; the others as they were, those with most tests first, as pytest-xdist would have them."""
+    place = {config.rootpath / name: at for at, name in enumerate(_LONG)}
+    assert all(file.exists() for file in place), "tests/conftest.py: _LONG names a file that is not there"
+    many = Counter(item.path for item in items)
+    items.sort(key=lambda item: (place.get(item.path, len(place)), -many[item.path]))
 
 
 @pytest.fixture(autouse=True, scope="module")
