@@ -30,7 +30,6 @@ LIBRARIES = (
     "scipy.stats",
     "pandas",
     "dp_accounting",
-    "opendp.measurements",
     "networkx",
     "cryptography.x509",
     "zenoh",

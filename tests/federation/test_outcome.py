@@ -41,7 +41,7 @@ def ended(trial: Trial, injected: bool) -> Outcome:
 
 def test_exact_noise_is_said_to_be_exact(trial):
     words = outcome.words(outcome.summary(ended(trial, injected=False)))
-    assert "OpenDP's exact samplers" in words
+    assert "Noise by an exact sampler" in words
     assert "TEST NOISE" not in words
 
 
@@ -55,7 +55,7 @@ def test_injected_noise_is_not_praised(trial, tmp_path):
     for name in ("result.json", "report.html"):
         text = (tmp_path / "result" / name).read_text(encoding="utf-8")
         assert "TEST NOISE" in text
-        assert "OpenDP" not in text
+        assert "Noise by an exact sampler" not in text
 
 
 def test_the_promise_is_of_this_run_and_of_all_so_far(trial):

@@ -40,7 +40,8 @@ def node(
         Path | None, typer.Option(help="Your records: CSV, Parquet or NPZ. They stay here.")
     ] = None,
     generator: Annotated[
-        str | None, typer.Option(help="exact (OpenDP) or stream (ChaCha20, for large models)")
+        str | None,
+        typer.Option(help="exact, or stream (normal but for the rounding of doubles, for very large models)"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default: result beside node.toml.")

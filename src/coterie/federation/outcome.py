@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
 RISKS = {  # what of the noise is not exact: shown in every report
-    "exact": f"Noise by OpenDP's exact samplers, added in whole numbers, {_SUM}.",
+    "exact": f"Noise by an exact sampler, added in whole numbers, {_SUM}.",
     "stream": "Noise from a ChaCha20 key stream, made normal in double precision and rounded to whole numbers, "
     f"{_SUM}: no exact sampler. What remains: the rounding of doubles, and tails that end at 8.5 standard deviations.",
 }

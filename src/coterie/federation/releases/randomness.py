@@ -1,15 +1,15 @@
 """Where a real owner's noise comes from: whole numbers, `LATTICE` to one unit, that `mechanisms.noise.noised` adds.
 
-    exact     OpenDP's samplers of the discrete Gaussian and Laplace distributions, which are exact (Canonne, Kamath &
-              Steinke 2020): the default. Tens of thousands of numbers a second and core.
-    stream    a ChaCha20 key stream, made normal in double precision and rounded to whole numbers: a thousand times as
-              fast. Residual risk: the distribution differs from the discrete Gaussian by the rounding of doubles and by
-              the tail that 53-bit uniform numbers cannot reach, beyond 8.5 standard deviations.
+    exact     the discrete Gaussian and Laplace distributions, to the last bit (`mechanisms.discrete`): the default.
+              Millions of numbers a second and core.
+    stream    made normal in double precision and rounded to whole numbers: two or three times as fast. Residual risk:
+              the distribution differs from the discrete Gaussian by the rounding of doubles and by the tail that 53-bit
+              uniform numbers cannot reach, beyond 8.5 standard deviations.
     injected  the simulator's noise, from a key that the test knows: for comparison with `simulate`, never for records.
 
-All but the last are seeded by the operating system and keep no state that could leak: a key is drawn anew for each
-release. The sum that they meet is added up in single precision: `rounding_slack` bounds what that can betray, and the
-noise is wider by as much.
+All but the last are made of ChaCha20 key streams, seeded by the operating system, and keep no state that could leak: a
+key is drawn anew for each release. The sum that they meet is added up in single precision: `rounding_slack` bounds what
+that can betray, and the noise is wider by as much.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms import Noise
+from coterie.mechanisms import Noise, discrete
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import LATTICE, NoiseSpec, rounding_slack
 from coterie.mechanisms.plan import ReleasePlan
@@ -124,10 +124,5 @@ def drawn(noise: Noise, generator: Generator, scale: float, count: int) -> np.nd
 
 
 def _uniforms(count: int) -> np.ndarray:
-    """(count,) float64 in (0, 1], multiples of 2⁻⁵³, from a ChaCha20 key stream under a key of its own."""
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-    stream = Cipher(ChaCha20(secrets.token_bytes(32), bytes(16)), mode=None).encryptor()
-    bits = np.frombuffer(stream.update(bytes(8 * count)), "<u8")
-    return ((bits >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+    """(count,) float64 in (0, 1], multiples of 2⁻⁵³."""
+    return ((discrete.words(count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
