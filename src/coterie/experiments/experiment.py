@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+
+from msgspec import Meta
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.settings import fit, free
+from coterie.experiments.settings import Count, Free, NotNegative, Positive, Probability, fit
 from coterie.registry import as_name
 from coterie.units import unit_of
 
 Name: TypeAlias = Any  # text; a value of one's own is taken for its name, see `registry.Own`
 _NAMES = {"protocol": str, "features": str | None, "loss": str | None, "model": str, "topology": str}
+_Owners: TypeAlias = Count | None
+_Budget: TypeAlias = Positive | tuple[Positive, ...] | dict[str, Positive]
+_GIVEN = {"data": str, "owners": _Owners, "unit": str | None, "epsilon": _Budget}
 _LONGEST = 80  # characters of one value in a `repr`
 MOST_SEED = 2**32 - 2  # keys take 32 bits, and the baseline runs with the next seed
+_SHARE = "be at least 0 and below 1, the share"
+Paid: TypeAlias = Annotated[float, Meta(ge=0, lt=1, description=f"{_SHARE} of the budget that pays for it")]
+Kept: TypeAlias = Annotated[float, Meta(ge=0, lt=1, description=f"{_SHARE} of rows kept out of training")]
+BaseRate: TypeAlias = Annotated[
+    float, Meta(gt=0, le=0.5, description="be above 0 and at most 0.5, the share of the rarer class")
+]
+Seed: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_SEED, description=f"lie between 0 and {MOST_SEED}")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,77 +59,74 @@ class Experiment:
     unit: Any = (
         None  # of privacy: record, column:NAME, owner; or whom each row in memory is about; None: a record
     )
-    records_per_unit: int | None = None  # public; None: `units.MOST`
+    records_per_unit: Count | None = None  # public; None: `units.MOST`
     unit_mean: bool = False  # a unit's gradients are averaged before they are clipped, not added up
     latest: str | None = None  # date column that says which records of a unit stay; None: drawn at random
-    owners_per_person: int = (
+    owners_per_person: Count = (
         1  # public: how many owners may know one person, to whom budgets are promised then
     )
     partition: str | None = None
     features: Name = None
-    bandwidth: float = 1.0  # of Fourier features
+    bandwidth: Positive = 1.0  # of Fourier features
     public_rows: Literal["test"] | None = (
         None  # "test": declare the test rows public, so that pca may be fitted on them
     )
     loss: Name = None
     penalty: str = "l2"
-    strength: float = 1e-4  # of the penalty's quadratic part
-    l1: float = 1e-4  # of elastic_net
-    radius: float = 10.0  # of ball and box
+    strength: NotNegative = 1e-4  # of the penalty's quadratic part
+    l1: NotNegative = 1e-4  # of elastic_net
+    radius: Positive = 10.0  # of ball and box
     model: Name = "linear"
-    hidden: int = 128
+    hidden: Count = 128
     topology: Name = "ring"
-    gossip_steps: int | None = None  # None: as many as bring the owners' disagreement down to a tenth
-    epsilon: tuple[float, ...] | dict[str, float] = (1.0,)  # for all, each in order, or by owner's name
-    delta: float = 1e-5
-    evaluate: float = 0.0  # share of every budget that pays for an evaluation which may be published; 0: none
-    hold_out: float = (
+    gossip_steps: Count | None = None  # None: as many as bring the owners' disagreement down to a tenth
+    epsilon: tuple[Positive, ...] | dict[str, Positive] = (1.0,)  # for all, each in order, or by owner's name
+    delta: Probability = 1e-5
+    evaluate: Paid = 0.0  # share of every budget that pays for an evaluation which may be published; 0: none
+    hold_out: Kept = (
         0.0  # share of every owner's rows that it keeps out of training, to evaluate on; 0: on all rows
     )
     evaluate_by: str | None = (
         None  # a declared column, by whose values the evaluation is done for each group, too
     )
-    select: float = (
+    select: Paid = (
         0.0  # share of every budget that pays for choosing among models of the same releases; 0: none
     )
     calibration: str = "certified"
     engine: Literal["simulate", "spmd"] = "simulate"
-    microbatch: int | None = None  # records of an owner worked on at once: memory and speed, not the result
-    seed: int = 0
+    microbatch: Count | None = None  # records of an owner worked on at once: memory and speed, not the result
+    seed: Seed = 0
     metric: str | None = None  # what is shown first; None: by the task, and by how common the rarer class is
-    base_rate: float | None = (
+    base_rate: BaseRate | None = (
         None  # share of the rarer class as publicly known; nothing reads it off the rows
     )
     class_weight: Literal["balanced"] | None = None  # both classes count alike, by the public base rate
-    threshold: float | Literal["base_rate"] | None = (
+    threshold: Probability | Literal["base_rate"] | None = (
         None  # probability above which the second of two classes is predicted; None: 1/2, or the base rate with weights
     )
     sweep: Literal["epsilon"] | None = None  # also simulate other budgets, for the picture of accuracy over ε
-    settings: dict[str, Any] = field(default_factory=dict)  # the protocol's own
+    settings: dict[str, Free] = field(default_factory=dict)  # the protocol's own
 
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        if isinstance(
-            given["settings"], dict
-        ):  # None stands for the protocol's own choice, as if it were not given
-            own = {key: value for key, value in given["settings"].items() if value is not None}
-            given["settings"] = {key: free(f"settings.{key}", value) for key, value in own.items()}
+        if isinstance(own := given["settings"], dict):  # None stands for the protocol's own choice
+            given["settings"] = {key: value for key, value in own.items() if value is not None}
         given |= {name: as_name(given[name]) for name in _NAMES}
-        hints = get_type_hints(type(self)) | {"owners": int | None, "unit": str | None} | _NAMES
-        hints["epsilon"] = float | tuple[float, ...] | dict[str, float]
         if not isinstance(given["data"], str):
             given |= _in_memory(given["data"], given["owners"], given["unit"])
-        else:
-            hints["data"] = str
         if isinstance(given["columns"], dict):
             from coterie.problems.datasets.kinds import plain
 
             given["columns"] = plain(given["columns"])
+        whole = {"data": not isinstance(given["data"], str), "columns": isinstance(given["columns"], dict)}
+        for name, hint in _hints().items():
+            if not whole.get(name):  # else a value with checks of its own
+                given[name] = fit(name, given[name], hint)
+        if isinstance(given["epsilon"], float):
+            given["epsilon"] = (given["epsilon"],)
         for name, value in given.items():
-            object.__setattr__(self, name, value if hints[name] is Any else fit(name, value, hints[name]))
-        if isinstance(self.epsilon, float):
-            object.__setattr__(self, "epsilon", (self.epsilon,))
-        _check_bounds(self)
+            object.__setattr__(self, name, value)
+        _check_together(self)
 
     @property
     def data_name(self) -> str:
@@ -137,6 +147,12 @@ class Experiment:
         filled = {key: value for key, value in values.items() if value is not None}
         filled["epsilon"] = self.epsilon if isinstance(self.epsilon, dict) else list(self.epsilon)
         return tomli_w.dumps(filled)
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    """What each value is converted to. Some may be given in more ways, and are such values by then."""
+    return get_type_hints(Experiment, include_extras=True) | _NAMES | _GIVEN
 
 
 def _in_memory(data: Any, owners: Any, unit: Any) -> dict[str, Any]:
@@ -194,37 +210,12 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
         raise InputError(f"{source}: {error}") from None
 
 
-def _check_bounds(asked: Experiment) -> None:
-    """What a number may be, whatever the data."""
-    for epsilon in asked.epsilon.values() if isinstance(asked.epsilon, dict) else asked.epsilon:
-        _check.positive("epsilon", epsilon)
-    _check.probability("delta", asked.delta)
-    _check_evaluation(asked)
-    for name in ("bandwidth", "radius"):
-        _check.positive(name, getattr(asked, name))
-    for name in ("strength", "l1"):
-        _check.not_negative(name, getattr(asked, name))
+def _check_together(asked: Experiment) -> None:
+    """What values mean for each other."""
+    if not asked.epsilon:
+        raise InputError(f"epsilon={asked.epsilon}: must be one budget for all, or one for each owner.")
     if asked.unit is not None:
         unit_of(asked.unit, asked.records_per_unit, mean=asked.unit_mean, latest=asked.latest)
-    for name in ("owners", "records_per_unit", "owners_per_person", "hidden", "gossip_steps", "microbatch"):
-        if getattr(asked, name) is not None:
-            _check.count(name, getattr(asked, name))
-    if asked.base_rate is not None and not 0 < asked.base_rate <= 0.5:
-        raise InputError(
-            f"base_rate={asked.base_rate}: must be above 0 and at most 0.5, the share of the rarer class."
-        )
-    if isinstance(asked.threshold, float):
-        _check.probability("threshold", asked.threshold)
-    if not 0 <= asked.seed <= MOST_SEED:
-        raise InputError(f"seed={asked.seed}: must lie between 0 and {MOST_SEED}.")
-
-
-def _check_evaluation(asked: Experiment) -> None:
-    """What evaluating and choosing may take of the budget and of the rows."""
-    pays, kept = "of the budget that pays for it", "of rows kept out of training"
-    for name, what in (("evaluate", pays), ("select", pays), ("hold_out", kept)):
-        if not 0 <= (share := getattr(asked, name)) < 1:
-            raise InputError(f"{name}={share}: must be at least 0 and below 1, the share {what}.")
     if asked.evaluate + asked.select >= 1:
         raise InputError(
             f"evaluate={asked.evaluate}, select={asked.select}: must be below 1 together, for training needs the rest "

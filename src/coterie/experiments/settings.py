@@ -1,16 +1,32 @@
-"""Values as a user writes them, in a file, an option or Python, checked against the types that a dataclass declares."""
+"""Values as a user writes them, in a file, an option or Python, converted by msgspec to the types that are declared.
+
+A type may have a bound, with words for it: `Annotated[float, Meta(gt=0, description="be > 0 and finite")]`.
+"""
 
 from __future__ import annotations
 
 import math
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Meta, ValidationError, convert
 
 from coterie import _check
 from coterie.errors import InputError
 
 _LONGEST = 80  # characters of a wrong value that an error repeats
+_WORDS = {float: "a finite number", int: "a whole number", str: "text", bool: "true or false"}
+
+Positive: TypeAlias = Annotated[float, Meta(gt=0, description="be > 0 and finite")]
+NotNegative: TypeAlias = Annotated[float, Meta(ge=0, description="be >= 0 and finite")]
+Probability: TypeAlias = Annotated[float, Meta(gt=0, lt=1, description="lie strictly between 0 and 1")]
+Count: TypeAlias = Annotated[int, Meta(ge=1, description="be a whole number >= 1")]
+_Plain: TypeAlias = bool | int | float | str
+Free: TypeAlias = Annotated[
+    _Plain | list[_Plain | list[_Plain]],
+    Meta(description="be a number, text, true or false, or a list of these"),
+]  # what a file can hold of a protocol's own settings
 
 
 def typed(protocol: str, known: type, given: dict[str, Any]) -> dict[str, Any]:
@@ -18,7 +34,7 @@ def typed(protocol: str, known: type, given: dict[str, Any]) -> dict[str, Any]:
 
     Names that `known` does not have pass: whoever builds the protocol says which there are.
     """
-    hints = get_type_hints(known)
+    hints = get_type_hints(known, include_extras=True)
     return {
         key: fit(f"{protocol}.{key}", value, hints[key]) if key in hints else value
         for key, value in given.items()
@@ -33,45 +49,32 @@ def fit(name: str, value: Any, hint: Any) -> Any:
     >>> fit("owners", "four", int | None)
     Traceback (most recent call last):
     coterie.errors.InputError: owners='four': must be a whole number.
+    >>> fit("delta", 1, Probability)
+    Traceback (most recent call last):
+    coterie.errors.InputError: delta=1.0: must lie strictly between 0 and 1.
     """
-    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    for kind in choices:
-        if _suits(value, kind):
-            return _plain(name, value, kind)
-    wanted = " or ".join(_word(kind) for kind in choices if kind is not NoneType)
-    hints = (_check.meant(value, get_args(kind)) for kind in choices if get_origin(kind) is Literal)
-    raise InputError(f"{name}={_shown(value)}: must be {wanted}.{''.join(hints)}")
+    plain = _plain(name, value)
+    try:
+        return convert(plain, hint)
+    except (ValidationError, AttributeError):  # the second where msgspec takes an array for a mapping
+        _refuse(name, value, plain, hint)
 
 
-def _suits(value: Any, kind: Any) -> bool:
-    """Whether the value is of that kind, whatever its parts are."""
-    if kind is NoneType:
-        return value is None
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
-    if get_origin(kind) is tuple:
-        return isinstance(value, (list, tuple)) and len(value) > 0
-    if get_origin(kind) is dict:
-        named = isinstance(value, dict) and all(isinstance(key, str) for key in value)
-        return named and (len(value) > 0 or get_args(kind)[1] is Any)
-    if isinstance(value, bool):  # which Python counts as a whole number
-        return kind is bool
-    if kind is float:
-        return isinstance(value, Real) and math.isfinite(value)
-    return isinstance(value, Integral if kind is int else kind)
-
-
-def _plain(name: str, value: Any, kind: Any) -> Any:
-    if get_origin(kind) is tuple:
-        return tuple(fit(name, part, get_args(kind)[0]) for part in value)
-    if get_origin(kind) is dict:
-        inner = get_args(kind)[1]
-        return {
-            key: part if inner is Any else fit(f"{name}.{key}", part, inner) for key, part in value.items()
-        }
-    if kind is str or get_origin(kind) is Literal:
+def _plain(name: str, value: Any) -> Any:
+    """Numbers of any library as Python's; what no file can hold is an error already."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(name, part) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(f"{name}.{key}", part) for key, part in value.items()}
+    if isinstance(value, str):
         return _text(name, value)
-    return value if kind is NoneType else kind(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if not math.isfinite(value):
+        raise InputError(f"{name}={value}: must be a finite number.")
+    return float(value)
 
 
 def _text(name: str, value: str) -> str:
@@ -82,19 +85,31 @@ def _text(name: str, value: str) -> str:
     return value
 
 
-def free(name: str, value: Any) -> Any:
-    """A value that a file can hold: a number, text, true or false, or a list of these, in plain Python."""
-    if isinstance(value, (list, tuple)):
-        return [free(name, part) for part in value]
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    if isinstance(value, str):
-        return _text(name, value)
-    raise InputError(f"{name}={_shown(value)}: must be a number, text, true or false, or a list of these.")
+def _refuse(name: str, value: Any, plain: Any, hint: Any) -> NoReturn:
+    """Name the innermost part that does not fit, and what it must be."""
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for kind in choices:
+        _refuse_part(name, plain, kind)
+    wanted = " or ".join(_word(kind) for kind in choices if kind is not NoneType)
+    hints = (_check.meant(value, get_args(kind)) for kind in choices if get_origin(kind) is Literal)
+    raise InputError(f"{name}={_shown(value)}: must be {wanted}.{''.join(hints)}")
+
+
+def _refuse_part(name: str, plain: Any, kind: Any) -> None:
+    """An error where the value is of that kind, and one of its parts or its bound is wrong."""
+    if get_origin(kind) is Annotated:
+        base, meta = get_args(kind)[:2]
+        if base not in _WORDS:
+            raise InputError(f"{name}={_shown(plain)}: must {meta.description}.")
+        made = fit(name, plain, base) if base is float and type(plain) is int else plain
+        if type(made) is base:
+            raise InputError(f"{name}={_shown(made)}: must {meta.description}.")
+    elif get_origin(kind) is tuple and isinstance(plain, list):
+        for part in plain:
+            fit(name, part, get_args(kind)[0])
+    elif get_origin(kind) is dict and isinstance(plain, dict) and all(isinstance(key, str) for key in plain):
+        for key, part in plain.items():
+            fit(f"{name}.{key}", part, get_args(kind)[1])
 
 
 def _shown(value: Any) -> str:
@@ -104,10 +119,11 @@ def _shown(value: Any) -> str:
 
 
 def _word(kind: Any) -> str:
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
         return "a list of one for each owner"
     if get_origin(kind) is dict:
-        return "a table" if get_args(kind)[1] is Any else "a table of one for each owner's name"
-    return {float: "a finite number", int: "a whole number", str: "text", bool: "true or false"}[kind]
+        return "a table of one for each owner's name" if get_args(kind)[1] is Positive else "a table"
+    return _WORDS[kind]

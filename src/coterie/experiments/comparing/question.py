@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.experiment import MOST_SEED, Experiment, override
-from coterie.experiments.settings import fit, free, typed
+from coterie.experiments.settings import Free, fit, typed
 
 THREE = ("dual_averaging", "weighted_erm", "async_learner")  # over a topology, an aggregator, one at a time
 _OWN = ("protocols", "epsilon", "seeds", "settings")  # keys of a file that are not the experiment's
@@ -65,7 +65,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
             if not isinstance(own, dict):
                 raise InputError(f"settings.{name}={own!r}: must be a table of {name}'s own settings.")
         settings = {
-            name: {key: free(f"settings.{name}.{key}", value) for key, value in own.items()}
+            name: {key: fit(f"settings.{name}.{key}", value, Free) for key, value in own.items()}
             for name, own in settings.items()
         }
         _check_shared(self.shared)
