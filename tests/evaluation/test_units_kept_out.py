@@ -26,7 +26,7 @@ from coterie.problems.datasets.schema import Schema
 from coterie.problems.holdings import listed, records_of
 from coterie.problems.problem import clipped_sum
 from coterie.program import Batch
-from coterie.reports.published import box
+from coterie.reports.published import told as told_by_owners
 
 MOST, PERSONS = 5, 400
 SAID = {
@@ -151,10 +151,10 @@ def test_a_run_with_persons_kept_out_says_so():
     counts = [told["groups"]["metrics"][f"ward={ward}"]["records"]["value"] for ward in "ab"]
     assert sum(counts) < 110  # persons, not their three hundred records
     assert any(line.startswith("ward=a: units (person) ") for line in sentences(told))
-    page = str(box(told, ("no", "yes")))
-    assert "<th>units (person)</th>" in page
-    assert "units (person) of class" in page
-    assert "rows" not in page
+    shown = told_by_owners(told, ("no", "yes"))
+    assert shown["what"] == "units (person)"  # in place of rows
+    assert shown["groups"]["metrics"][0] == "units (person)"
+    assert "rows" not in shown["about"]
     words = " ".join(result.guarantee["statement"])
     assert "0.25 of its units (person), which it drew in secret and kept out of training" in words
     assert all(one.epsilon <= 40.0 for one in result.certificates)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from coterie._rounding import upper
 from coterie.cli._words import in_columns, shown, width, wrap
 from coterie.problems.names import some
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.reports.spread import spread_words
 from coterie.units import counted, told_owners
 

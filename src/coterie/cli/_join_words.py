@@ -9,7 +9,7 @@ from coterie.cli._plan_words import lost, sets
 from coterie.cli._words import wrap
 from coterie.planning.join import Answer
 from coterie.problems.metrics import METRICS
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 
 
 def words(answer: Answer, owner: str, epsilon: float, partners: int, records: int) -> str:

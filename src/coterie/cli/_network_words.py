@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli._common import print_json
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.units import RECORD, Unit, several
 
 if TYPE_CHECKING:

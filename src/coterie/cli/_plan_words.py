@@ -16,7 +16,7 @@ from coterie.planning.public import Consortium
 from coterie.planning.search import Forecast, Plan
 from coterie.planning.sweep import Place
 from coterie.problems.metrics import METRICS
-from coterie.reports.markup import many, number
+from coterie.reports.amounts import many, number
 from coterie.units import RECORD, Unit, counted, several
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from coterie._rounding import upper
 from coterie.problems.names import some
 from coterie.relations import UNIT, named
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.reports.statement import undeclared
 from coterie.units import counted, told_owners
 

@@ -13,7 +13,7 @@ from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 from coterie.cli._shared import AsJson, DataDir
 from coterie.errors import InputError
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 
 if TYPE_CHECKING:
     from coterie.problems.datasets import Dataset, Source

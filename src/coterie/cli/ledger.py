@@ -10,7 +10,7 @@ import typer
 from coterie._rounding import lower
 from coterie.cli._common import exits, print_json
 from coterie.cli._shared import AsJson
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 
 if TYPE_CHECKING:
     from coterie.accounting.ledger import Snapshot

@@ -20,8 +20,8 @@ from coterie.experiments import kept, recompute
 from coterie.experiments.oracle import is_oracle
 from coterie.model.format import FILE as MODEL
 from coterie.reports import figures
+from coterie.reports.amounts import many
 from coterie.reports.html import page
-from coterie.reports.markup import many
 from coterie.reports.reading import FILES, read
 from coterie.units import counted
 

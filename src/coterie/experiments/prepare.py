@@ -30,7 +30,7 @@ from coterie.problems.table import Table
 from coterie.problems.whose import units_of
 from coterie.program import Holdings
 from coterie.protocols import Task
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.topologies import build as build_topology
 from coterie.units import RECORD, Unit
 

@@ -29,7 +29,7 @@ from coterie.federation.transport import greeting, trust, wire
 from coterie.federation.transport.lines import private
 from coterie.federation.transport.probe import Unreached, probe
 from coterie.federation.transport.zenoh import ROUTER, ZenohTransport
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.units import counted, told_owners
 
 PATIENCE = 15.0  # seconds that peers have to answer: they may be starting their own check

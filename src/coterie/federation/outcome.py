@@ -21,7 +21,7 @@ from coterie.experiments.trained import REAL, model_of_node
 from coterie.federation.honest import charged_plan
 from coterie.federation.node import Outcome
 from coterie.model import format as models
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.reports.promise import promise, so_far
 from coterie.reports.statement import SEEDED
 from coterie.units import told_owners

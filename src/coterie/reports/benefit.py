@@ -1,14 +1,14 @@
-"""The picture of who gains by joining: each owner's own model without privacy, over its size, beside the joint one."""
+"""Who gains by joining, as plain values: each owner's own model without privacy, and the joint one, over its size."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.reports.charts import nice_ticks, plot, rule, x_label, y_label
-from coterie.reports.markup import Markup, join, many, name, number, tag
+from coterie.reports.amounts import many, number
+from coterie.reports.charts import Chart, Entry, Shape, Upright
 from coterie.reports.reading import Run
 from coterie.units import counted, several
 
@@ -17,19 +17,27 @@ _MANY = 60  # owners beyond whom the joint models are one line, and dots are sma
 _MOST = 1_000  # dots
 
 
-def spread(run: Run) -> Markup:
-    """How much is gained, and by whom; for few owners the table says it. Oracle: of own models."""
-    gain = _gain(run)
-    fine = np.flatnonzero(np.isfinite(gain))
-    if len(run.names) <= _FEW or not fine.size:
-        return join(())
-    least, most = fine[np.argmin(gain[fine])], fine[np.argmax(gain[fine])]
+class Row(NamedTuple):
+    """An owner: what it has alone without privacy, what joining gives, and whether that is more."""
 
-    def who(at: int) -> Markup:
-        return join([name(run.names[at]), f" ({many(run.sizes[at], 'record')}, {_signed(gain[at])})"])
+    name: str
+    size: str
+    own: str
+    joint: str
+    gain: str
+    gains: bool
 
-    middle = _signed(float(np.median(gain[fine])))
-    return join([f"Half of them gain {middle} or more; ", who(most), " gains most, ", who(least), " least."])
+
+def benefit(run: Run) -> dict[str, Any]:
+    """Of a few owners rows of a table; of more a chart, with words on how much is gained, and by whom."""
+    few = len(run.names) <= _FEW
+    return {
+        "gains": sum(run.benefit.gains),
+        "joint_is_oracle": "joint" in run.benefit.oracle,
+        "spread": None if few else _spread(run),
+        "rows": _rows(run) if few else [],
+        "chart": None if few else _chart(run),
+    }
 
 
 def _gain(run: Run) -> np.ndarray:
@@ -42,81 +50,68 @@ def _signed(value: float) -> str:
     return f"{'−' if value < 0 else '+'}{number(abs(float(f'{value:.2g}')))}"
 
 
-def benefit(run: Run, oracle: Markup) -> Markup:
-    """Of a few owners a table. Of more a dot for each owner's own model, a dash for what it gets by joining; along: its
-    records, logarithmic. What is not finite, as after a model diverged, is left out.
-    """
-    if len(run.names) <= _FEW:
-        return _table(run, oracle)
-    sizes, own, joint = (np.array(part, float) for part in (run.sizes, run.benefit.own, run.benefit.joint))
-    seen = np.r_[own, joint]
-    seen = seen[np.isfinite(seen)]
-    ticks = nice_ticks(float(seen.min()), float(seen.max())) if seen.size else [0.0, 1.0]
-    along, marks = _along(sizes)
-    high, span = ticks[-1], ticks[-1] - ticks[0]
-    shapes = [rule((high - tick) / span) for tick in ticks]
-    crowded = len(sizes) > _MANY
-    if crowded:
-        shapes += _together(joint, lambda value: 100 * (high - value) / span)
-    for at in map(int, _shown(sizes)):
-        ends = (100 * (high - float(value)) / span for value in (joint[at], own[at]))
-        shapes += _owner(run, at, 100 * float(along[at]), *ends, alone=crowded)
-    labels = [y_label((tick - ticks[0]) / span, f"{tick:.6g}") for tick in ticks]
-    labels += [x_label(place, f"{mark:,}") for place, mark in marks]
-    labels.append(tag("span", f"{several(run.privacy.unit)} of the owner", class_="axis"))
-    described = f"{run.metric.words} of each owner's own model without privacy and of the joint private one"
-    drawing = plot("benefit crowded" if crowded else "benefit", "0 0 100 100", described, shapes, labels)
-    return tag("figure", drawing, _key(run, oracle))
+def _spread(run: Run) -> dict[str, Any] | None:
+    """The middle gain, and who gains most and least; None where no gain is finite."""
+    gain = _gain(run)
+    fine = np.flatnonzero(np.isfinite(gain))
+    if not fine.size:
+        return None
+    ends = {"most": fine[np.argmax(gain[fine])], "least": fine[np.argmin(gain[fine])]}
+    return {"middle": _signed(float(np.median(gain[fine])))} | {
+        key: (run.names[at], f"{many(run.sizes[at], 'record')}, {_signed(float(gain[at]))}")
+        for key, at in ends.items()
+    }
 
 
-def _table(run: Run, oracle: Markup) -> Markup:
-    """An owner a row: what it has alone without privacy, what joining gives, and whether that is more."""
-    joint = (" ", oracle) if "joint" in run.benefit.oracle else ()
-    heads = [
-        ("owner",),
-        (several(run.privacy.unit),),
-        ("own model, no privacy ", oracle),
-        ("by joining", *joint),
-        ("gain ", oracle),
-    ]
+def _rows(run: Run) -> list[Row]:
     rows = []
-    for at, (owner, size, gain) in enumerate(zip(run.names, run.sizes, _gain(run))):
-        told = f"{_signed(gain)}, gains" if run.benefit.gains[at] else "does not gain"
-        if not run.benefit.gains[at] and math.isfinite(gain):
-            told = f"{_signed(gain)}, {told}"
-        values = (f"{size:,}", number(run.benefit.own[at]), number(run.benefit.joint[at]))
-        cells = (tag("td", value) for value in values)
-        kind = "good" if run.benefit.gains[at] else "alarm"
-        rows.append(tag("tr", tag("th", name(owner), scope="row"), *cells, tag("td", told, class_=kind)))
-    head = tag("tr", *(tag("th", *words, scope="col") for words in heads))
-    return tag("table", tag("thead", head), tag("tbody", *rows), class_="gain")
+    for at, gain in enumerate(_gain(run)):
+        gains = run.benefit.gains[at]
+        told = "gains" if gains else "does not gain"
+        told = f"{_signed(gain)}, {told}" if gains or math.isfinite(gain) else told
+        own, joint = number(run.benefit.own[at]), number(run.benefit.joint[at])
+        rows.append(Row(run.names[at], f"{run.sizes[at]:,}", own, joint, told, gains))
+    return rows
 
 
-def _together(joint: np.ndarray, down: Callable[[float], float]) -> list[Markup]:
+def _chart(run: Run) -> Chart:
+    """A dot for each owner's own model, a dash for what it gets by joining; along: its records, logarithmic.
+
+    What is not finite, as after a model diverged, is left out.
+    """
+    sizes, own, joint = (np.array(part, float) for part in (run.sizes, run.benefit.own, run.benefit.joint))
+    axis, crowded = Upright(own, joint), len(sizes) > _MANY
+    along, marks = _along(sizes)
+    groups = [("", axis.rules + (_together(joint, axis) if crowded else []))]
+    groups += [_owner(run, int(at), 100 * float(along[at]), axis, alone=crowded) for at in _shown(sizes)]
+    described = f"{run.metric.words} of each owner's own model without privacy and of the joint private one"
+    kind, words = "benefit crowded" if crowded else "benefit", f"{several(run.privacy.unit)} of the owner"
+    ticks = [(place, f"{mark:,}") for place, mark in marks]
+    return Chart(kind, described, groups, axis.labels, ticks, words, _key(run))
+
+
+def _together(joint: np.ndarray, axis: Upright) -> list[Shape]:
     """The joint models of many owners: a band over all of them, and a line in the middle."""
     fine = joint[np.isfinite(joint)]
     if not fine.size:
         return []
-    top, middle, low = (down(float(one)) for one in (fine.max(), np.median(fine), fine.min()))
-    return [
-        tag("path", d=f"M0 {top:.2f} H100 V{low:.2f} H0 Z", class_="band"),
-        tag("path", d=f"M0 {middle:.2f} H100", class_="mean"),
-    ]
+    top, low = axis.down(float(fine.max())), axis.down(float(fine.min()))
+    band = Shape("band", [(0, top), (100, top), (100, low), (0, low)])
+    return [band, *axis.level("mean", float(np.median(fine)))]
 
 
-def _owner(run: Run, at: int, x: float, joint: float, own: float, alone: bool) -> list[Markup]:
+def _owner(run: Run, at: int, x: float, axis: Upright, alone: bool) -> tuple[str, list[Shape]]:
     """The joint model's dash, the own model's dot, and a thin line between them; `alone`: only the dot."""
-    values = f"own {number(run.benefit.own[at])}, joint {number(run.benefit.joint[at])}"
-    words = f"{run.names[at]}, {counted(run.sizes[at], run.privacy.unit)}: {values}"
-    shapes: list[Markup] = []
+    own, joint = run.benefit.own[at], run.benefit.joint[at]
+    words = f"{run.names[at]}, {counted(run.sizes[at], run.privacy.unit)}: own {number(own)}, joint {number(joint)}"
+    shapes = []
     if math.isfinite(own) and math.isfinite(joint) and not alone:
-        shapes.append(tag("path", d=f"M{x:.2f} {joint:.2f} V{own:.2f}", class_="link"))
+        shapes.append(Shape("link", [(x, axis.down(joint)), (x, axis.down(own))]))
     if math.isfinite(joint) and not alone:
-        shapes.append(tag("path", d=f"M{x - 0.8:.2f} {joint:.2f} h1.6", class_="mean"))
+        shapes.append(Shape("mean", [(x - 0.8, axis.down(joint)), (x + 0.8, axis.down(joint))]))
     if math.isfinite(own):
-        kind = "own gains" if run.benefit.gains[at] else "own"
-        shapes.append(tag("path", d=f"M{x:.2f} {own:.2f} h0", class_=kind))
-    return [tag("g", tag("title", words), *shapes)]
+        shapes.append(Shape("own gains" if run.benefit.gains[at] else "own", [(x, axis.down(own))]))
+    return words, shapes
 
 
 def _along(sizes: np.ndarray) -> tuple[np.ndarray, list[tuple[float, int]]]:
@@ -139,27 +134,15 @@ def _shown(sizes: np.ndarray) -> np.ndarray:
     return order if len(order) <= _MOST else order[np.linspace(0, len(order) - 1, _MOST).astype(int)]
 
 
-def _key(run: Run, oracle: Markup) -> Markup:
+def _key(run: Run) -> list[Entry]:
     gains, owners = sum(run.benefit.gains), len(run.names)
-    marked = (" ", oracle) if "joint" in run.benefit.oracle else ()
-    rows = [
-        (
-            tag("line", x1=4, y1=6, x2=25, y2=6, class_="mean"),
-            f"the joint private model{' (band: all owners)' * (owners > _MANY)}",
-            marked,
-        )
-    ]
-    for kind, count, words in (
-        ("own gains", gains, "gain by joining"),
-        ("own", owners - gains, "do not gain"),
-    ):
-        sample = tag("path", d="M14 6 h0", class_=kind)
-        rows += [(sample, f"own model, no privacy: {count:,} {words}", (" ", oracle))] if count else []
-    return tag(
-        "ul",
+    words = f"the joint private model{' (band: all owners)' * (owners > _MANY)}"
+    own = [("own gains", gains, "gain by joining"), ("own", owners - gains, "do not gain")]
+    return [
+        Entry("mean", words, oracle="joint" in run.benefit.oracle),
         *(
-            tag("li", tag("svg", sample, aria_hidden="true"), tag("span", words, *mark))
-            for sample, words, mark in rows
+            Entry(kind, f"own model, no privacy: {count:,} {told}", oracle=True)
+            for kind, count, told in own
+            if count
         ),
-        class_="key",
-    )
+    ]

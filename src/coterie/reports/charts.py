@@ -1,199 +1,165 @@
-"""The page's charts: shapes stretch with the page, words keep their size. Plain values in, markup out."""
+"""Charts as plain values, which the pages' templates write as SVG."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from coterie.reports.markup import Markup, join, many, number, percent, tag
-from coterie.reports.reading import Metric, Run
-from coterie.reports.style import CLASSES, OTHER
-from coterie.units import counted, several
+from coterie.reports.amounts import number
+from coterie.reports.reading import Metric, OverEpsilon
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
-_LOGARITHMIC = 50  # bars whose values differ by more than this factor cannot share a linear scale
-_NUMBERED = 16  # columns beyond which not every one has its number below
 
 
-class Bar(NamedTuple):
-    """One ε with its name; `value` None where there is none, `shown` in its place."""
+class Shape(NamedTuple):
+    """A line, or what it encloses, or dots, in a square of 100 by 100 with y downwards."""
 
-    label: object
+    kind: str  # its class in the style sheet: "band" and "around" are areas, "… dots" and "own" are dots
+    points: Sequence[tuple[float, float]]
+    colour: str = ""  # of what the style sheet leaves to it: "series" and "around"
+
+    @property
+    def path(self) -> str:
+        """As SVG writes it."""
+        spots = [f"{x:.2f} {y:.2f}" for x, y in self.points]
+        if self.kind.startswith("own") or self.kind.endswith("dots"):
+            return " ".join(f"M{spot} h0" for spot in spots)
+        return "M" + " L".join(spots) + (" Z" if self.kind in ("band", "around") else "")
+
+
+class Entry(NamedTuple):
+    """A line of a chart's key."""
+
     kind: str
-    value: float | None
-    shown: str
+    words: str
+    value: str = ""
+    oracle: bool = False
+    colour: str = ""
+
+    @property
+    def sample(self) -> Shape:
+        """What stands before its words."""
+        return Shape(self.kind, [(14, 6)] if self.kind.startswith("own") else [(0, 6), (29, 6)], self.colour)
 
 
-def curve(metric: Metric, weights: np.ndarray, step: str, oracle: Markup) -> Markup:
+class Chart(NamedTuple):
+    """One figure. Numbers beside it: which part of the way up or along, and the words there."""
+
+    kind: str  # its class in the style sheet
+    described: str  # for whom it is read aloud
+    groups: list[tuple[str, list[Shape]]]  # each with a title, or without
+    up: list[tuple[float, str]]
+    along: list[tuple[float, str]]
+    axis: str
+    key: list[Entry]
+
+
+class Upright:
+    """A vertical axis between round numbers around everything finite that is drawn."""
+
+    def __init__(self, *seen: object) -> None:
+        values = np.concatenate([np.ravel(np.asarray(one, float)) for one in seen])
+        values = values[np.isfinite(values)]
+        self.ticks = nice_ticks(float(values.min()), float(values.max())) if values.size else [0.0, 1.0]
+
+    def down(self, value: float) -> float:
+        """Where a value is, from the top."""
+        return 100 * (self.ticks[-1] - value) / (self.ticks[-1] - self.ticks[0])
+
+    def level(self, kind: str, value: float) -> list[Shape]:
+        """A line across; none where the value is not finite."""
+        return [Shape(kind, [(0, self.down(value)), (100, self.down(value))])] if math.isfinite(value) else []
+
+    @property
+    def rules(self) -> list[Shape]:
+        return [shape for tick in self.ticks for shape in self.level("rule", tick)]
+
+    @property
+    def labels(self) -> list[tuple[float, str]]:
+        return [(1 - self.down(tick) / 100, f"{tick:.6g}") for tick in self.ticks]
+
+    def line(
+        self, kind: str, along: Iterable[float], values: Iterable[float], colour: str = ""
+    ) -> list[Shape]:
+        """Through what is finite; with dots where that is little."""
+        spots = [(float(x), self.down(float(y))) for x, y in zip(along, values) if math.isfinite(y)]
+        dots = [Shape(f"{kind} dots", spots, colour)] if len(spots) < _FEW_POINTS else []
+        return [Shape(kind, spots, colour), *dots] if spots else []
+
+
+def curve(metric: Metric, weights: np.ndarray, step: str) -> Chart:
     """The metric over a run between floor and ceiling; the band spans the owners' own models.
 
     What is not finite, as after a model diverged, is left out.
     """
     values = np.where(np.isfinite(metric.values), metric.values, np.nan)
-    several = values.shape[1] > 1
+    several, last = values.shape[1] > 1, float(metric.steps[-1])
     mean = np.average(values, axis=1, weights=weights if values.shape[1] == len(weights) else None)
-    levels = ((metric.local_only, "floor"), (metric.central, "ceiling"), (metric.constant, "constant"))
-    seen = np.r_[values[np.isfinite(values)], [level for level, _ in levels if math.isfinite(level)]]
-    ticks = nice_ticks(float(seen.min()), float(seen.max())) if seen.size else [0.0, 1.0]
-    low, high, last = ticks[0], ticks[-1], float(metric.steps[-1])
-
-    def place(steps: np.ndarray, heights: np.ndarray) -> str:
-        x, y = 100 * steps / last, 100 * (high - heights) / (high - low)
-        return " L".join(f"{a:.2f} {b:.2f}" for a, b in zip(x, y))
-
-    shapes = [_level("rule", (high - tick) / (high - low)) for tick in ticks]
-    if several:
-        whole = np.isfinite(values).all(1)
-        edges = np.r_[metric.steps[whole], metric.steps[whole][::-1]]
-        around = np.r_[values[whole].max(1), values[whole].min(1)[::-1]]
-        shapes += [tag("path", d=f"M{place(edges, around)} Z", class_="band")] if whole.any() else []
-    for level, kind in levels:
-        shapes += [_level(kind, (high - level) / (high - low))] if math.isfinite(level) else []
-    fine = np.isfinite(mean)
-    if fine.any():
-        shapes.append(tag("path", d=f"M{place(metric.steps[fine], mean[fine])}", class_="mean"))
-    if fine.sum() < _FEW_POINTS:
-        spots = zip(metric.steps[fine], mean[fine])
-        shapes += [tag("path", d=f"M{place(np.r_[x], np.r_[y])} h0", class_="mean dots") for x, y in spots]
-    across = _whole_ticks(int(last))
-    labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
-    labels += [x_label(tick / last, f"{tick:,}") for tick in across]
-    labels.append(tag("span", step, class_="axis"))
+    levels = (("floor", metric.local_only), ("ceiling", metric.central), ("constant", metric.constant))
+    axis, along = Upright(values, [level for _, level in levels]), 100 * metric.steps / last
+    shapes = axis.rules
+    whole = np.isfinite(values).all(1)
+    if several and whole.any():
+        edges = [
+            *zip(along[whole], values[whole].max(1)),
+            *zip(along[whole][::-1], values[whole].min(1)[::-1]),
+        ]
+        shapes.append(Shape("band", [(x, axis.down(y)) for x, y in edges]))
+    for kind, level in levels:
+        shapes += axis.level(kind, level)
+    shapes += axis.line("mean", along, mean)
     described = (
         f"{metric.words} over {step}s: joint model {number(metric.joint)}, each owner alone "
         f"{number(metric.local_only)}, all records without privacy {number(metric.central)}, "
         f"a constant {number(metric.constant)}"
     )
-    return tag(
-        "figure",
-        plot("curve", "0 0 100 100", described, shapes, labels),
-        _key_of_lines(metric, several, oracle),
-    )
+    ticks = [(tick / last, f"{tick:,}") for tick in _whole_ticks(int(last))]
+    return Chart("curve", described, [("", shapes)], axis.labels, ticks, step, _key(metric, several))
 
 
-def _key_of_lines(metric: Metric, several: bool, oracle: Markup) -> Markup:
+def _key(metric: Metric, several: bool) -> list[Entry]:
     band = " (band: the owners' own models)" if several else ""
-    lines = (
-        ("mean", f"joint model{band}", metric.joint, "joint"),
-        ("floor", "each owner alone, same budget", metric.local_only, "local_only"),
-        ("ceiling", "all records, no privacy", metric.central, "central"),
-        ("constant", f"a constant ({metric.constant_says})", metric.constant, "constant"),
-    )
-    rows = []
-    for kind, what, value, key in lines:
-        sample = tag("svg", tag("line", x1=0, y1=6, x2=29, y2=6, class_=kind), aria_hidden="true")
-        marked = (" ", oracle) if key in metric.oracle else ()
-        rows.append(tag("li", sample, tag("span", f"{what}: ", tag("b", number(value)), *marked)))
-    return tag("ul", *rows, class_="key")
-
-
-def bars(rows: list[Bar], budget: float | None) -> tuple[Markup, bool]:
-    """Values from zero on one scale, or on a logarithmic one where they differ too much; and which it is."""
-    known = [row.value for row in rows if row.value is not None]
-    finite = [one for one in [*known, budget] if one is not None and math.isfinite(one)]
-    positive = [one for one in finite if one > 0]
-    logarithmic = bool(positive) and max(positive) > _LOGARITHMIC * min(positive)
-    top = max(finite, default=1.0) or 1.0
-    if any(math.isinf(one) for one in known):
-        top *= 1.25  # an endless bar is longer than any other
-
-    def length(value: float) -> float:
-        if math.isinf(value):
-            return 1.0
-        if not logarithmic:
-            return value / top
-        low = math.floor(math.log10(min(positive))) - 1
-        return max(0.0, (math.log10(value) - low) / (math.log10(top) - low)) if value > 0 else 0.0
-
-    drawn = []
-    for row in rows:
-        kind = "endless" if row.value is not None and math.isinf(row.value) else row.kind
-        part = (
-            () if row.value is None else (tag("b", class_=kind, style=f"width:{percent(length(row.value))}"),)
-        )
-        mark = () if budget is None else (tag("u", style=f"left:{percent(length(budget))}"),)
-        head = tag("div", tag("span", row.label), tag("span", row.shown))
-        drawn.append(tag("li", head, tag("span", *part, *mark, class_="track")))
-    return tag("ul", *drawn, class_="bars"), logarithmic
-
-
-def stacks(run: Run) -> Markup:
-    """A column for each owner, as high as it has records, in the colours of their classes where these are given."""
-    sizes, owners = run.sizes, len(run.sizes)
-    top = nice_ticks(0.0, float(max(sizes)))[-1]
-    parts, labels = (
-        (np.array(sizes)[:, None], []) if run.counts is None else _grouped(run.counts, run.classes)
-    )
-    colours = [*CLASSES[: len(labels)], *[OTHER] * (len(labels) > len(CLASSES))] or ["var(--joint)"]
-    shapes = [_level("rule", share, owners) for share in (0.0, 0.5, 1.0)]
-    for at, row in enumerate(parts):
-        title = tag("title", f"{run.numbers[at]} {run.names[at]}: {counted(sizes[at], run.privacy.unit)}")
-        shapes.append(tag("g", title, *_column(at + 0.12, 100 * row / top, colours)))
-    words = [y_label(share, f"{share * top:,.6g}") for share in (0.0, 0.5, 1.0)]
-    words += [x_label((at + 0.5) / owners, str(run.numbers[at])) for at in _numbered(run.numbers)]
-    words.append(tag("span", "owner", class_="axis"))
-    described = (
-        f"{several(run.privacy.unit)} of each of {many(owners, 'owner')}: {min(sizes):,} to {max(sizes):,}"
-    )
-    kind = "stacks one" if owners == 1 else "stacks"
-    return join([plot(kind, f"0 0 {owners} 100", described, shapes, words), _key_of_classes(labels, colours)])
-
-
-def _column(left: float, heights: np.ndarray, colours: list[str]) -> list[Markup]:
-    tops = 100 - np.cumsum(heights)
     return [
-        tag("rect", x=f"{left:.2f}", y=f"{top:.2f}", width="0.76", height=f"{height:.2f}", fill=colour)
-        for top, height, colour in zip(tops, heights, colours)
-        if height
+        Entry(kind, words, number(value), key in metric.oracle)
+        for kind, words, value, key in (
+            ("mean", f"joint model{band}", metric.joint, "joint"),
+            ("floor", "each owner alone, same budget", metric.local_only, "local_only"),
+            ("ceiling", "all records, no privacy", metric.central, "central"),
+            ("constant", f"a constant ({metric.constant_says})", metric.constant, "constant"),
+        )
     ]
 
 
-def _grouped(counts: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
-    """As many classes as there are colours, the others as one."""
-    shown = len(CLASSES)
-    if len(classes) <= shown:
-        return counts, list(classes)
-    return np.c_[counts[:, :shown], counts[:, shown:].sum(1)], [
-        *classes[:shown],
-        f"{len(classes) - shown} others",
+def over_epsilon(swept: OverEpsilon, metric: Metric, asked: float) -> Chart:
+    """Joint model and each owner alone over the largest budget, which is on a logarithmic scale; `asked`: the run's.
+
+    What is not finite, as after a model diverged, is left out.
+    """
+    axis, along = (
+        Upright(swept.joint, swept.local_only, metric.central, metric.constant),
+        logarithmic(swept.epsilon),
+    )
+    shapes = [*axis.rules, *axis.level("ceiling", metric.central), *axis.level("constant", metric.constant)]
+    shapes += axis.line("mean", along, swept.joint) + axis.line("floor", along, swept.local_only)
+    described = f"{metric.words} over ε, from {number(swept.epsilon[0])} to {number(swept.epsilon[-1])}"
+    key = [
+        Entry("mean", f"joint model (the run itself: ε = {number(asked)})", oracle=True),
+        Entry("floor", "each owner alone, same budget", oracle=True),
+        Entry("ceiling", "all records, no privacy", oracle=True),
+        Entry("constant", f"a constant: {metric.constant_says}", oracle="constant" in metric.oracle),
     ]
+    ticks = [(place / 100, number(epsilon)) for place, epsilon in zip(along, swept.epsilon.tolist())]
+    words = "ε of the owner with the largest budget"
+    return Chart("over", described, [("", shapes)], axis.labels, ticks, words, key)
 
 
-def _key_of_classes(labels: list[str], colours: list[str]) -> Markup:
-    if not labels:
-        return Markup("")
-    pairs = zip(labels, colours)
-    return tag("ul", *(tag("li", tag("i", style=f"background:{colour}"), tag("span", tag("bdi", label)))
-                       for label, colour in pairs), class_="key")  # fmt: skip
-
-
-def plot(kind: str, box: str, described: str, shapes: list[Markup], labels: list[Markup]) -> Markup:
-    """A drawing that stretches with the page, and words around it that do not."""
-    drawing = tag("svg", *shapes, viewBox=box, preserveAspectRatio="none", role="img", aria_label=described)
-    return tag("div", drawing, *labels, class_=f"plot {kind}")
-
-
-def _level(kind: str, down: float, width: float = 100) -> Markup:
-    """A horizontal line, `down` of the way from the top."""
-    y = f"{100 * down:.2f}"
-    return tag("line", x1=0, y1=y, x2=width, y2=y, class_=kind)
-
-
-def rule(down: float) -> Markup:
-    """A thin line across, `down` of the way from the top."""
-    return _level("rule", down)
-
-
-def y_label(up: float, words: str) -> Markup:
-    """Beside the drawing, `up` of its height."""
-    return tag("span", words, class_="y", style=f"bottom:{percent(up)}")
-
-
-def x_label(along: float, words: str) -> Markup:
-    """Below the drawing, `along` its width."""
-    return tag("span", words, class_="x", style=f"left:{percent(along)}")
+def logarithmic(values: Sequence[float] | np.ndarray) -> list[float]:
+    """Where ascending values stand along a chart, from 0 to 100; a single one in the middle."""
+    logs = np.log(np.asarray(values, float))
+    return [50.0] if len(logs) == 1 else (100 * (logs - logs[0]) / (logs[-1] - logs[0])).tolist()
 
 
 def nice_ticks(low: float, high: float) -> list[float]:
@@ -213,10 +179,3 @@ def _whole_ticks(last: int) -> list[int]:
     """Zero, round numbers, and the last step, with room between them."""
     ticks = [int(tick) for tick in nice_ticks(0.0, float(last)) if float(tick).is_integer()]
     return [tick for tick in ticks if tick <= 0.9 * last] + [last]
-
-
-def _numbered(numbers: tuple[int, ...]) -> list[int]:
-    """Which columns, from 0, have their number below: all of a few, round ones of many."""
-    owners = len(numbers)
-    step = 1 if owners <= _NUMBERED else int(nice_ticks(0.0, float(owners))[1])
-    return [at for at in range(owners) if numbers[at] % step == 0]

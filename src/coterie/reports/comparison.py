@@ -1,4 +1,7 @@
-"""The page about a comparison: the metric over ε, means, paired differences, and what each cell cost in privacy."""
+"""The page about a comparison: the metric over ε, means, paired differences, and what each cell cost in privacy.
+
+Here are its values, made of what comparison.json holds; `templates/comparison.html` has its words and their order.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,11 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-import numpy as np
-
 from coterie._rounding import upper
-from coterie.problems.metrics import METRICS
-from coterie.reports.charts import nice_ticks, plot, rule, x_label, y_label
+from coterie.reports.amounts import many, number
+from coterie.reports.charts import Chart, Entry, Shape, Upright, logarithmic
 from coterie.reports.constant import an, title
-from coterie.reports.html import ORACLE, head, pairs, section
-from coterie.reports.markup import Markup, join, many, name, number, tag
+from coterie.reports.rendering import render
 from coterie.reports.spread import constant_fits, extent, spread_words
 from coterie.reports.style import CLASSES
 from coterie.units import counted, told_owners
@@ -22,258 +22,139 @@ from coterie.units import counted, told_owners
 
 def page(comparison: dict[str, Any]) -> str:
     """The page as text, from what comparison.json holds."""
-    called = f"{PurePath(comparison['data']).stem}, {many(len(comparison['series']), 'protocol')} compared"
-    sections = [
-        section(f"{title(comparison['metric']['name'])} over ε", _chart(comparison), "wide"),
-        section("Mean and standard deviation over seeds", _means(comparison), "wide"),
-        *(
-            [section("Paired differences", _differences(comparison), "wide")]
-            if len(comparison["series"]) > 1
-            else []
-        ),
-        section("Privacy of each cell", _privacy(comparison), "wide long"),
-        section("Settings", _settings(comparison), "long"),
-        section("Provenance", _provenance(comparison), "long"),
-    ]
-    body = tag("main", tag("header", tag("h1", name(called)), _lead(comparison), _about(comparison)),
-               tag("div", *sections, class_="grid"))  # fmt: skip
-    return f"<!DOCTYPE html>\n{tag('html', head(called), tag('body', body), lang='en')}\n"
+    several = len(comparison["series"])
+    return render(
+        "comparison.html",
+        title=f"{PurePath(comparison['data']).stem}, {many(several, 'protocol')} compared",
+        comparison=comparison,
+        epsilon=_middle(comparison),
+        best=_best(comparison),
+        an_amount=an(comparison["metric"]["name"]),
+        units=counted(comparison["units"], comparison["unit"]),
+        metric_title=title(comparison["metric"]["name"]),
+        chart=chart(comparison),
+        means=_means(comparison),
+        differences=[_difference(pair) for pair in comparison["differences"]] if several > 1 else [],
+        at_owners=told_owners(comparison["owners_per_person"]),
+        privacy=[_privacy(cell) for cell in comparison["cells"]],
+        settings=_settings(comparison),
+        made=_made(comparison),
+    )
 
 
-def _lead(comparison: dict[str, Any]) -> Markup:
+def _middle(comparison: dict[str, Any]) -> float:
+    return comparison["epsilon"][len(comparison["epsilon"]) // 2]
+
+
+def _best(comparison: dict[str, Any]) -> list[tuple[str, str]]:
     """Who is best at the middle budget, and what everybody else reached there."""
-    epsilon = comparison["epsilon"][len(comparison["epsilon"]) // 2]
+    epsilon = _middle(comparison)
     sign = -1.0 if comparison["metric"]["lower_is_better"] else 1.0
     here = [cell for cell in comparison["cells"] if cell["epsilon"] == epsilon and not cell["refused"]]
     here = [cell for cell in here if math.isfinite(float(cell["mean"]))]
     here.sort(key=lambda cell: -sign * cell["mean"])
-    if not here:
-        return tag("p", f"No protocol has a number at ε = {number(epsilon)}.", class_="lead")
-    seeds = len(comparison["seeds"])
-    told = [(tag("b", name(cell["series"])), " ", spread_words(cell, seeds)) for cell in here]
-    parts = [
-        f"At ε = {number(epsilon)}, ",
-        told[0][0],
-        f" reached {an(comparison['metric']['name'])} of {told[0][2]}",
-    ]
-    for words in told[1:]:
-        parts += [", ", *words]
-    marked = (" ", ORACLE) if "cells" in comparison["oracle"] else ()
-    base = f"; a constant gives {number(float(comparison['baselines']['constant']))}."
-    return tag("p", *parts, *marked, base, class_="lead")
+    return [(cell["series"], spread_words(cell, len(comparison["seeds"]))) for cell in here]
 
 
-def _about(comparison: dict[str, Any]) -> Markup:
-    seeds, metric = comparison["seeds"], comparison["metric"]
-    shown = f"Seeds {seeds[0]} to {seeds[-1]} are" if len(seeds) > 1 else f"Seed {seeds[0]} is"
-    told = (
-        f"{many(comparison['owners'], 'owner')}, {counted(comparison['units'], comparison['unit'])}, "
-        f"partition {comparison['partition']}; {metric['words']} on {metric['rows']:,} {metric['rows_are']}. "
-        f"{shown} of noise and sampling; rows are dealt once, "
-        "and all series meet the same test rows. "
-        "Choosing a protocol or a setting by what private records show here costs privacy that no certificate includes."
-    )
-    oracle = " values are computed from private records, for the researcher's eyes: no owner releases them."
-    return join(
-        [
-            tag("p", told, class_="soft"),
-            tag("p", ORACLE, oracle, class_="soft"),
-            *(tag("p", note[0].upper() + note[1:] + ".", class_="soft") for note in comparison["notes"]),
-        ]
-    )
-
-
-def _chart(comparison: dict[str, Any]) -> Markup:
+def chart(comparison: dict[str, Any]) -> Chart:
     """Means with bands of one standard deviation over everybody's budget, on a logarithmic scale."""
-    base = comparison["baselines"]
-    lines = [("alone", base["alone"], "var(--floor)")]
-    for at, series in enumerate(comparison["series"]):
+    base, names = comparison["baselines"], comparison["series"]
+    levels = [("ceiling", float(base["central"]))]
+    levels += [("constant", float(base["constant"]))] if constant_fits(comparison) else []
+    axis = Upright(extent(comparison, [level for _, level in levels]) or ())
+    along = dict(zip(comparison["epsilon"], logarithmic(comparison["epsilon"])))
+    shapes = axis.rules
+    for kind, level in levels:
+        shapes += axis.level(kind, level)
+    shapes += _line("floor", base["alone"], along, axis, "var(--floor)")
+    for at, series in enumerate(names):
         cells = [cell for cell in comparison["cells"] if cell["series"] == series and not cell["refused"]]
-        lines.append((series, cells, CLASSES[at % len(CLASSES)]))
-    levels = [(float(base["central"]), "ceiling")]
-    if constant_fits(comparison):
-        levels.append((float(base["constant"]), "constant"))
-    ends = extent(comparison, [level for level, _ in levels])
-    ticks = nice_ticks(*ends) if ends else [0.0, 1.0]
-    low, high = ticks[0], ticks[-1]
-
-    def down(value: float) -> float:
-        return 100 * (high - value) / (high - low)
-
-    along = dict(zip(comparison["epsilon"], _along(comparison["epsilon"])))
-    shapes = [rule(down(tick) / 100) for tick in ticks]
-    for level, kind in levels:
-        if math.isfinite(level):
-            shapes.append(
-                tag("line", x1=0, y1=f"{down(level):.2f}", x2=100, y2=f"{down(level):.2f}", class_=kind)
-            )
-    for series, cells, colour in lines:
-        fine = [cell for cell in cells if math.isfinite(float(cell["mean"]))]
-        shapes += _line(fine, along, down, colour, "7 5" if series == "alone" else None)
-    labels = [y_label((tick - low) / (high - low), f"{tick:.6g}") for tick in ticks]
-    labels += [x_label(place / 100, number(epsilon)) for epsilon, place in along.items()]
-    labels.append(tag("span", "everybody's ε", class_="axis"))
-    described = f"{comparison['metric']['words']} over ε for {', '.join(comparison['series'])}"
-    return tag("figure", plot("over", "0 0 100 100", described, shapes, labels), _key(comparison, lines))
+        shapes += _line("series", cells, along, axis, _colour(at))
+    described = f"{comparison['metric']['words']} over ε for {', '.join(names)}"
+    ticks = [(place / 100, number(epsilon)) for epsilon, place in along.items()]
+    return Chart("over", described, [("", shapes)], axis.labels, ticks, "everybody's ε", _key(comparison))
 
 
-def _along(epsilon: Sequence[float]) -> list[float]:
-    if len(epsilon) == 1:
-        return [50.0]
-    logs = np.log(np.array(epsilon))
-    return (100 * (logs - logs[0]) / (logs[-1] - logs[0])).tolist()
+def _colour(at: int) -> str:
+    return CLASSES[at % len(CLASSES)]
 
 
-def _line(cells: list, along: dict[float, float], down: Any, colour: str, dashes: str | None) -> list[Markup]:
-    if not cells:
+def _line(
+    kind: str, cells: Sequence[dict[str, Any]], along: dict[float, float], axis: Upright, colour: str
+) -> list[Shape]:
+    """A line of means, and around it a band."""
+    fine = [cell for cell in cells if math.isfinite(float(cell["mean"]))]
+    if not fine:
         return []
-    x = [along[cell["epsilon"]] for cell in cells]
-    ends = [[down(cell["mean"] + side * (cell["deviation"] or 0.0)) for cell in cells] for side in (1, -1)]
-    around = [*zip(x, ends[0]), *reversed([*zip(x, ends[1])])]
-    path = " L".join(f"{a:.2f} {b:.2f}" for a, b in zip(x, (down(cell["mean"]) for cell in cells)))
-    spots = path.split(" L")
+    x = [along[cell["epsilon"]] for cell in fine]
+    high, low = (
+        [axis.down(cell["mean"] + side * (cell["deviation"] or 0.0)) for cell in fine] for side in (1, -1)
+    )
+    around = Shape("around", [*zip(x, high), *zip(x[::-1], low[::-1])], colour)
+    return [around, *axis.line(kind, x, [cell["mean"] for cell in fine], colour)]
+
+
+def _key(comparison: dict[str, Any]) -> list[Entry]:
+    base, oracle = comparison["baselines"], comparison["oracle"]
+    beyond = "" if constant_fits(comparison) else f", {number(float(base['constant']))}, beyond the picture"
     return [
-        tag(
-            "path",
-            d="M" + " L".join(f"{a:.2f} {b:.2f}" for a, b in around) + " Z",
-            fill=colour,
-            opacity="0.18",
+        *(
+            Entry("series", series, oracle="cells" in oracle, colour=_colour(at))
+            for at, series in enumerate(comparison["series"])
         ),
-        tag("path", d=f"M{path}", stroke=colour, stroke_width="2.5", stroke_dasharray=dashes),
-        *(tag("path", d=f"M{spot} h0", stroke=colour, class_="dots") for spot in spots),
+        Entry("floor", "each owner alone, same budget", oracle="alone" in oracle),
+        Entry("ceiling", "all records, no privacy", oracle="central" in oracle),
+        Entry("constant", f"a constant: {base['constant_says']}{beyond}", oracle="constant" in oracle),
     ]
 
 
-def _key(comparison: dict[str, Any], lines: list) -> Markup:
-    rows: list[tuple[Markup, str, str]] = [
-        (tag("line", x1=0, y1=6, x2=29, y2=6, stroke=colour, stroke_width="2.5"), name(series), "cells")
-        for series, _, colour in lines[1:]
-    ]
-    says = comparison["baselines"]["constant_says"]
-    beyond = (
-        ""
-        if constant_fits(comparison)
-        else f", {number(float(comparison['baselines']['constant']))}, beyond the picture"
-    )
-    for kind, words, key in (
-        ("floor", "each owner alone, same budget", "alone"),
-        ("ceiling", "all records, no privacy", "central"),
-        ("constant", f"a constant: {says}{beyond}", "constant"),
-    ):
-        rows.append((tag("line", x1=0, y1=6, x2=29, y2=6, class_=kind), words, key))
-    bands = "; bands: one standard deviation over seeds" if len(comparison["seeds"]) > 1 else ""
-    listed = [
-        tag("li", tag("svg", sample, aria_hidden="true"),
-            tag("span", words, *((" ", ORACLE) if key in comparison["oracle"] else ())))
-        for sample, words, key in rows
-    ]  # fmt: skip
-    return join(
-        [
-            tag("ul", *listed, class_="key"),
-            tag("figcaption", f"Means over {many(len(comparison['seeds']), 'seed')}{bands}."),
-        ]
-    )
-
-
-def _means(comparison: dict[str, Any]) -> Markup:
-    seeds, base = len(comparison["seeds"]), comparison["baselines"]
-    by_place = {(cell["series"], cell["epsilon"]): cell for cell in comparison["cells"]}
-    mark = (" ", ORACLE) if "cells" in comparison["oracle"] else ()
+def _means(comparison: dict[str, Any]) -> list[tuple[str, bool, list[tuple[str, str]]]]:
+    """Of each series and baseline its name, whether it is an oracle value, and at each ε its words and why not."""
+    seeds, base, epsilons = len(comparison["seeds"]), comparison["baselines"], comparison["epsilon"]
+    cells = {(cell["series"], cell["epsilon"]): cell for cell in comparison["cells"]}
     rows = [
-        [
-            join([name(series), *mark]),
-            *(_mean(by_place[series, epsilon], seeds) for epsilon in comparison["epsilon"]),
-        ]
+        (
+            series,
+            "cells" in comparison["oracle"],
+            [_mean(cells[series, epsilon], seeds) for epsilon in epsilons],
+        )
         for series in comparison["series"]
     ]
-    alone = {cell["epsilon"]: cell for cell in base["alone"]}
-    rows.append(
-        [
-            join(["each owner alone, same budget ", ORACLE]),
-            *(spread_words(alone[epsilon], seeds) for epsilon in comparison["epsilon"]),
-        ]
-    )
-    rows.append(
-        [
-            join(["all records, no privacy ", ORACLE]),
-            *[number(float(base["central"]))] * len(comparison["epsilon"]),
-        ]
-    )
-    marked = (" ", ORACLE) if "constant" in comparison["oracle"] else ()
-    rows.append(
-        [
-            join(["a constant: ", base["constant_says"], *marked]),
-            *[number(float(base["constant"]))] * len(comparison["epsilon"]),
-        ]
-    )
-    better = (
-        "lower is better" if METRICS[comparison["metric"]["name"]].lower_is_better else "higher is better"
-    )
-    why = f"; {comparison['metric']['why']}" if comparison["metric"]["why"] else ""
-    told = f"{comparison['metric']['words']}, {better}{why}."
-    return join(
-        [
-            tag("p", told, class_="soft"),
-            _table(["", *(f"ε = {number(epsilon)}" for epsilon in comparison["epsilon"])], rows),
-        ]
-    )
-
-
-def _mean(cell: dict[str, Any], seeds: int) -> object:
-    if cell["refused"]:
-        return tag("span", "refused", class_="alarm", title=cell["refused"])
-    note = "" if cell["beats_constant"] else " (no better than a constant)"
-    return f"{spread_words(cell, seeds)}{note}"
-
-
-def _differences(comparison: dict[str, Any]) -> Markup:
-    first = comparison["series"][0]
-    told = tag("p", "Difference from ", name(first), " with the same seed, its mean over "
-               "seeds, and Student's 95 % interval of that mean: "
-               "of noise and sampling alone, on these owners' rows and these test rows.", class_="soft")  # fmt: skip
-    rows = []
-    for pair in comparison["differences"]:
-        interval = "not known" if pair["low"] is None else f"{pair['low']:+.4f} to {pair['high']:+.4f}"
-        mean = "not known" if pair["mean"] is None else f"{pair['mean']:+.4f}"
-        rows.append([name(pair["series"]), number(pair["epsilon"]), mean, interval, pair["verdict"]])
-    return join([told, _table(["series", "ε", "mean difference", "95 % interval", "verdict"], rows)])
-
-
-def _privacy(comparison: dict[str, Any]) -> Markup:
-    told = (
-        f"Budget: everybody's ε, δ = {number(comparison['delta'])}. Claimed: the paper's theorem for these "
-        "settings; certified: an upper bound for everything that the largest spender releases "
-        f"(calibration {comparison['calibration']})."
-    )
-    rows = [_privacy_row(cell) for cell in comparison["cells"]]
-    at_owners = f"ε of a person at {told_owners(comparison['owners_per_person'])} owners"
-    columns = [
-        "series",
-        "budget ε",
-        "claimed ε",
-        "certified ε",
-        at_owners,
-        "owners within budget",
-        "seen by whom",
-    ]
-    return join([tag("p", told, class_="soft"), _table(columns, rows)])
-
-
-def _privacy_row(cell: dict[str, Any]) -> list[object]:
-    start = [name(cell["series"]), number(cell["epsilon"])]
-    if cell["refused"]:
-        return [*start, "", "", "", "", tag("span", cell["refused"], class_="alarm")]
-    claimed = "none stated" if cell["claimed"] is None else number(float(cell["claimed"]))
-    within = f"{cell['within']:,} of {cell['owners']:,}"
-    kept = within if cell["within"] == cell["owners"] else tag("span", within, class_="alarm")
+    alone = {cell["epsilon"]: (spread_words(cell, seeds), "") for cell in base["alone"]}
+    central, constant = ([(number(float(base[key])), "")] * len(epsilons) for key in ("central", "constant"))
     return [
-        *start,
-        claimed,
-        f"≤ {upper(float(cell['certified']))}",
-        _person(cell),
-        kept,
-        f"{cell['view']}, {cell['relation']}",
+        *rows,
+        ("each owner alone, same budget", True, [alone[epsilon] for epsilon in epsilons]),
+        ("all records, no privacy", True, central),
+        (f"a constant: {base['constant_says']}", "constant" in comparison["oracle"], constant),
     ]
+
+
+def _mean(cell: dict[str, Any], seeds: int) -> tuple[str, str]:
+    if cell["refused"]:
+        return "refused", cell["refused"]
+    note = "" if cell["beats_constant"] else " (no better than a constant)"
+    return f"{spread_words(cell, seeds)}{note}", ""
+
+
+def _difference(pair: dict[str, Any]) -> tuple[str, ...]:
+    interval = "not known" if pair["low"] is None else f"{pair['low']:+.4f} to {pair['high']:+.4f}"
+    mean = "not known" if pair["mean"] is None else f"{pair['mean']:+.4f}"
+    return pair["series"], number(pair["epsilon"]), mean, interval, pair["verdict"]
+
+
+def _privacy(cell: dict[str, Any]) -> dict[str, Any]:
+    row = {"series": cell["series"], "epsilon": number(cell["epsilon"]), "refused": cell["refused"]}
+    if cell["refused"]:
+        return row
+    return row | {
+        "claimed": "none stated" if cell["claimed"] is None else number(float(cell["claimed"])),
+        "certified": f"≤ {upper(float(cell['certified']))}",
+        "person": _person(cell),
+        "kept": f"{cell['within']:,} of {cell['owners']:,}",
+        "within": cell["within"] == cell["owners"],
+        "seen": f"{cell['view']}, {cell['relation']}",
+    }
 
 
 def _person(cell: dict[str, Any]) -> str:
@@ -284,31 +165,17 @@ def _person(cell: dict[str, Any]) -> str:
     return f"≤ {upper(float(cell['person']))}{pair}"
 
 
-def _settings(comparison: dict[str, Any]) -> Markup:
-    rows = {
-        "data": comparison["data"],
-        "topology": comparison["topology"],
-        "calibration": comparison["calibration"],
-    }
-    rows |= {
+def _settings(comparison: dict[str, Any]) -> dict[str, Any]:
+    rows = {key: comparison[key] for key in ("data", "topology", "calibration")}
+    return rows | {
         cell["series"]: ", ".join(f"{key} = {value}" for key, value in cell["settings"].items())
         or "all its own choice"
         for cell in comparison["cells"]
     }
-    return join([pairs(rows), tag("p", "All others are in comparison.toml.", class_="soft")])
 
 
-def _provenance(comparison: dict[str, Any]) -> Markup:
+def _made(comparison: dict[str, Any]) -> dict[str, str]:
     made = comparison["provenance"]
     versions = ", ".join(f"{key} {value}" for key, value in made["versions"].items())
     seconds = sum(cell.get("seconds", 0.0) for cell in comparison["cells"])
-    return pairs({"versions": versions, "platform": made["platform"], "training": f"{seconds:.1f} s"})
-
-
-def _table(columns: list[str], rows: list[list[object]]) -> Markup:
-    top = tag("tr", *(tag("th", column) for column in columns))
-    return tag(
-        "table",
-        tag("thead", top),
-        tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows)),
-    )
+    return {"versions": versions, "platform": made["platform"], "training": f"{seconds:.1f} s"}

@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.problems.metrics import METRICS, Judge, beats, own_unit
 from coterie.problems.table import Table
-from coterie.reports.markup import number
+from coterie.reports.amounts import number
 
 
 def says(judge: Judge, table: Table, scores: np.ndarray) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coterie.reports.markup import many
+from coterie.reports.amounts import many
 from coterie.reports.spread import constant_fits
 from coterie.reports.style import CLASSES
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from coterie._rounding import at_most
 from coterie.evaluation.words import choice
-from coterie.reports.html import head, pairs, section
-from coterie.reports.markup import Markup, join, name, number, percent, tag
-from coterie.reports.privacy import promise_section
-from coterie.reports.published import box
+from coterie.reports.amounts import number
+from coterie.reports.published import told
+from coterie.reports.rendering import render
 from coterie.units import told_owners
 
 _LISTED = 8  # columns that are named; agreement.json has all
@@ -17,57 +16,27 @@ _LISTED = 8  # columns that are named; agreement.json has all
 
 def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
     """`found`: the summary of the run; `agreement`: what all parties agreed on."""
-    title = f"{found['network']}, {found['name']}"
-    owner = found["certified_epsilon"] is not None
-    told = found["evaluation"]
-    sections = [
-        *((section("Published by the owners", box(told, _classes(agreement)), "wide"),) if told else ()),
-        *((section("Privacy", _privacy(found)), section("Noise", tag("p", found["noise"]))) if owner else ()),
-        *((promise_section(found["promise"]),) if owner else ()),
-        section("Network", _network(found, agreement)),
-        section("Agreement", _agreement(found, agreement), "long"),
-    ]
-    header = tag("header", tag("h1", name(title)), _lead(found))
-    body = tag("main", header, tag("div", *sections, class_="grid"))
-    return f"<!DOCTYPE html>\n{tag('html', head(title), tag('body', body), lang='en')}\n"
-
-
-def _classes(agreement: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(agreement["schema"].get("classes") or ())
-
-
-def _lead(found: dict[str, Any]) -> Markup:
-    done = f"{found['steps']:,} of {found['of']:,} steps of {found['protocol']}"
-    parts: list[object] = [f"{found['name']} took part in {done}. "]
+    classes = tuple(agreement["schema"].get("classes") or ())
     own = found.get("own_metric")
-    if own:
-        parts += ["On its own records the model has ", tag("b", f"{own['name']} {_value(own['value'])}"),
-                  " (for this owner's eyes only: it is computed from records and was not charged). "]  # fmt: skip
-    if found["selection"]:
-        parts.append(f"Chosen by the owners: {choice(found['selection'])}. ")
-    if found["note"]:
-        parts.append(tag("b", found["note"]))
-    return tag("p", *parts, class_="lead")
+    return render(
+        "node.html",
+        title=f"{found['network']}, {found['name']}",
+        found=found,
+        own=f"{own['name']} {_value(own['value'])}" if own else "",
+        chosen=choice(found["selection"]) if found["selection"] else "",
+        published=told(found["evaluation"], classes) if found["evaluation"] else None,
+        privacy=_privacy(found) if found["certified_epsilon"] is not None else None,
+        owners=", ".join(agreement["owners"]),
+        traffic={key: f"{value:,}" for key, value in sorted(found["traffic"].items())},
+        refusals={key: f"{value:,}" for key, value in sorted(found["refusals"].items())},
+        agreement=_agreement(agreement),
+    )
 
 
-def _privacy(found: dict[str, Any]) -> Markup:
+def _privacy(found: dict[str, Any]) -> dict[str, Any]:
+    """What an owner spent of its budget, and what was claimed and certified."""
     spent, budget = found["spent_epsilon"], found["budget_epsilon"]
     within = isinstance(spent, (int, float)) and spent <= budget
-    verdict = "✓ within the budget" if within else "✗ above the budget"
-    gauge = tag(
-        "div",
-        tag(
-            "div",
-            tag("span", "spent on these records, over all runs"),
-            tag("span", f"ε {_bound(spent)} of {number(budget)}"),
-        ),
-        tag(
-            "span",
-            tag("b", style=f"width:{percent(min(1.0, spent / budget) if within else 1.0)}"),
-            class_="track",
-        ),
-        class_="gauges",
-    )
     rows = {
         "claimed ε": "nothing" if found["claimed_epsilon"] is None else _value(found["claimed_epsilon"]),
         "certified ε": f"{_bound(found['certified_epsilon'])} for this run",
@@ -79,7 +48,8 @@ def _privacy(found: dict[str, Any]) -> Markup:
         "releases": f"{found['releases']:,}, each charged before it left",
         "ledger": found["ledger"],
     }
-    return join([tag("p", verdict, class_="verdict good" if within else "verdict alarm"), gauge, pairs(rows)])
+    part = spent / budget if within else 1.0
+    return {"within": within, "spent": f"ε {_bound(spent)} of {number(budget)}", "part": part, "rows": rows}
 
 
 def _together(epsilon: float | str | None) -> dict[str, str]:
@@ -98,24 +68,14 @@ def _person(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _network(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
-    traffic = {key: f"{value:,}" for key, value in sorted(found["traffic"].items())}
-    refusals = {key: f"{value:,}" for key, value in sorted(found["refusals"].items())}
-    rows: dict[str, object] = {"owners": ", ".join(agreement["owners"]), **traffic}
-    rows["refused"] = pairs(refusals) if refusals else "nothing"
-    return pairs(rows)
-
-
-def _agreement(found: dict[str, Any], agreement: dict[str, Any]) -> Markup:
-    schema = agreement["schema"]
-    columns = list(schema["columns"])
-    rows: dict[str, object] = {"run": tag("code", found["run"])}
-    rows |= {key: _setting(value) for key, value in agreement["terms"].items()}
-    rows["target"] = schema["target"]
-    rows["columns"] = f"{len(columns)}: {', '.join(columns[:_LISTED])}" + (
-        " …" if len(columns) > _LISTED else ""
-    )
-    return pairs(rows, "short")
+def _agreement(agreement: dict[str, Any]) -> dict[str, str]:
+    schema, columns = agreement["schema"], list(agreement["schema"]["columns"])
+    more = " …" if len(columns) > _LISTED else ""
+    return {
+        **{key: _setting(value) for key, value in agreement["terms"].items()},
+        "target": schema["target"],
+        "columns": f"{len(columns)}: {', '.join(columns[:_LISTED])}{more}",
+    }
 
 
 def _setting(value: object) -> str:

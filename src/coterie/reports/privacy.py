@@ -1,82 +1,62 @@
-"""The page's words and table about privacy: the result in a sentence, the three columns, the statement."""
+"""What a run's page says about privacy, as plain values: the result in a sentence, and the three columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie._rounding import at_least, at_most
 from coterie.evaluation.words import shown, title
 from coterie.relations import RELATIONS
-from coterie.reports import charts
-from coterie.reports.charts import Bar
+from coterie.reports.amounts import number
 from coterie.reports.constant import an
 from coterie.reports.constant import verdict as verdict_of
-from coterie.reports.markup import Markup, join, number, tag
 from coterie.reports.reading import Privacy, Run
 from coterie.units import at_owners, counted, noun_of, told_owners
 
-PLAIN = "The promise in plain words"
 _NONE = "—"
+_LOGARITHMIC = 50  # bars whose values differ by more than this factor cannot share a linear scale
 
 
-def in_short(promise: Sequence[str]) -> Markup:
-    """The promise's first sentence, for the head of the page."""
-    return tag("p", tag("b", "The promise: "), _sentence(promise[0].split(": ", 1)[1]), class_="inshort")
+class Bar(NamedTuple):
+    """One ε with its name; `value` None where there is none, `shown` in its place."""
+
+    label: str
+    kind: str
+    value: float | None
+    shown: str
 
 
-def of_sizes(run: Run, oracle: Markup) -> tuple[object, ...]:
-    """The mark of numbers of records where the relation keeps them private: then no owner tells its own."""
+def sizes_are_private(run: Run) -> bool:
+    """Whether the relation keeps numbers of records private: then no owner tells its own, and they are marked."""
     relation = RELATIONS.get(run.privacy.certificate["relation"])
-    return () if relation is None or relation.sizes_are_public else (" ", oracle)
+    return relation is not None and not relation.sizes_are_public
 
 
-def lead(run: Run, oracle: Markup) -> Markup:
-    """The result in a sentence, beside what a constant has and what the owners published; then its other measures."""
+def lead(run: Run) -> dict[str, Any]:
+    """The words of the result in a sentence."""
     metric, owners = run.metric, len(run.names)
-
-    def value(amount: float, key: str) -> Markup:
-        return tag("span", tag("b", number(amount)), *((" ", oracle) if key in metric.oracle else ()))
-
-    reached = (
-        join([f"{an(metric.name)} of ", value(metric.joint, "joint")])
-        if math.isfinite(metric.joint)
-        else f"no finite {metric.words}: the model diverged"
-    )
     who = "One owner" if owners == 1 else f"Together, {owners:,} owners"
-    verb = "reaches" if owners == 1 else "reach"
-    told = verdict_of(metric.name, metric.joint, metric.constant, metric.constant_says)
-    mark = (oracle, " ") if "constant" in metric.oracle else ()
-    return tag(
-        "p",
-        *((tag("b", told, class_="alarm"), " ", *mark) if told else ()),
-        f"{who} with {counted(sum(run.sizes), run.privacy.unit)}",
-        *of_sizes(run, oracle),
-        f" {verb} ",
-        reached,
-        f"; a constant ({metric.constant_says}) has ",
-        value(metric.constant, "constant"),
-        *_published(run),
-        ". Alone, at the same budget, " if owners > 1 else ". The baseline at the same budget reaches ",
-        *(("they reach ",) if owners > 1 else ()),
-        value(metric.local_only, "local_only"),
-        "; with all records and no privacy, ",
-        value(metric.central, "central"),
-        ". ",
-        _certified_words(run.privacy),
-        class_="lead",
-    )
+    return {
+        "verdict": verdict_of(metric.name, metric.joint, metric.constant, metric.constant_says),
+        "who": f"{who} with {counted(sum(run.sizes), run.privacy.unit)}",
+        "verb": "reaches" if owners == 1 else "reach",
+        "reached": f"{an(metric.name)} of" if math.isfinite(metric.joint) else "",
+        "alone": "Alone, at the same budget, they reach"
+        if owners > 1
+        else "The baseline at the same budget reaches",
+        "published": _published(run),
+        "endless": math.isinf(run.privacy.worst),
+    }
 
 
-def _published(run: Run) -> tuple[object, ...]:
+def _published(run: Run) -> str:
     """What was charged for, so that all may hear it: the first metric with its interval."""
     told = run.evaluation
     if told is None or told["diverged"] or not told["metrics"]:
-        return ()
+        return ""
     first = run.metric.name if run.metric.name in told["metrics"] else next(iter(told["metrics"]))
-    words = f"{title(first)} {shown(told['metrics'][first])}"
-    return "; published by the owners, charged: ", tag("b", words)
+    return f"{title(first)} {shown(told['metrics'][first])}"
 
 
 def certified(privacy: Privacy) -> str:
@@ -84,22 +64,7 @@ def certified(privacy: Privacy) -> str:
     return number(at_most(privacy.worst))
 
 
-def _certified_words(privacy: Privacy) -> Markup:
-    if math.isinf(privacy.worst):
-        return join(["No finite privacy can be certified: ", tag("b", "ε = ∞"), "."])
-    return join([f"What one {privacy.unit} can change is certified at ", tag("b", f"ε ≤ {certified(privacy)}"),
-                 " (", tag("span", f"δ = {number(privacy.delta)}"), ")."])  # fmt: skip
-
-
-def verdict(privacy: Privacy) -> Markup:
-    """Whether budgets were kept, in words and not by colour alone."""
-    kept, owners = sum(privacy.within), len(privacy.within)
-    if kept == owners:
-        return tag("p", f"✓ {kept:,} of {owners:,} within the budget", class_="verdict good")
-    return tag("p", f"✗ {owners - kept:,} of {owners:,} above the budget", class_="verdict alarm")
-
-
-def claims_section(privacy: Privacy) -> Markup:
+def claims(privacy: Privacy) -> dict[str, Any]:
     """Claimed, certified, audited: bars and a table, never added to each other."""
     same = len(set(privacy.budgets)) == 1
     above = privacy.claimed is not None and privacy.worst > privacy.claimed * (1 + 1e-6)
@@ -108,19 +73,49 @@ def claims_section(privacy: Privacy) -> Markup:
         Bar("certified, at most", "above" if above else "certified", privacy.worst, certified(privacy)),
         Bar("audited, at least", "audited", privacy.audited, _audited(privacy)),
     ]
-    drawn, logarithmic = charts.bars(rows, privacy.budgets[0] if same else None)
+    bars, mark, logarithmic = _lengths(rows, privacy.budgets[0] if same else None)
     scale = "logarithmic" if logarithmic else "linear, from zero"
-    mark = "The upright mark is the budget." if same else _range_of(privacy)
+    budgets = "The upright mark is the budget." if same else _range_of(privacy)
     world = (
         ""
         if privacy.audited is None
         else f" Audited: this run's releases, with a {noun_of(privacy.unit)} at its worst."
     )
-    figure = tag("figure", drawn, tag("figcaption", f"ε, {scale}. {mark}{world}"))
-    notes = [tag("p", f"Note: {note}.", class_="soft") for note in _notes(privacy)]
-    return tag(
-        "section", tag("h2", "Claimed, certified, audited"), figure, table(privacy), *notes, class_="wide"
-    )
+    return {
+        "bars": bars,
+        "mark": mark,
+        "caption": f"ε, {scale}. {budgets}{world}",
+        "first": _first(privacy),
+        "rows": _rows(privacy),
+        "notes": _notes(privacy),
+    }
+
+
+def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, float]], float | None, bool]:
+    """Each bar with its length from zero on one scale, or on a logarithmic one where they differ too much; where the
+    budget is; and which scale it is."""
+    known = [row.value for row in rows if row.value is not None]
+    finite = [one for one in [*known, budget] if one is not None and math.isfinite(one)]
+    positive = [one for one in finite if one > 0]
+    logarithmic = bool(positive) and max(positive) > _LOGARITHMIC * min(positive)
+    top = max(finite, default=1.0) or 1.0
+    if any(math.isinf(one) for one in known):
+        top *= 1.25  # an endless bar is longer than any other
+
+    def length(value: float) -> float:
+        if math.isinf(value):
+            return 1.0
+        if not logarithmic:
+            return value / top
+        low = math.floor(math.log10(min(positive))) - 1
+        return max(0.0, (math.log10(value) - low) / (math.log10(top) - low)) if value > 0 else 0.0
+
+    drawn = []
+    for row in rows:
+        endless = row.value is not None and math.isinf(row.value)
+        bar = row._replace(kind="endless") if endless else row
+        drawn.append((bar, 0.0 if row.value is None else length(row.value)))
+    return drawn, None if budget is None else length(budget), logarithmic
 
 
 def _range_of(privacy: Privacy) -> str:
@@ -135,32 +130,29 @@ def _audited(privacy: Privacy) -> str:
     return "not measured" if privacy.audited is None else number(at_least(privacy.audited))
 
 
-def table(privacy: Privacy) -> Markup:
-    """Three columns: what each says, what it is about, who says so."""
-    claim, certificate = privacy.claim, privacy.certificate
-    finding = privacy.audit.get("finding")
-    finding = finding if isinstance(finding, dict) else {}
-    rows: list[tuple[str, ...]] = [
-        ("is", "the theorem's number", "an upper bound for what was released",
-         "a lower bound, by attacking the running code"),
-        ("of", "these settings", _whose(privacy), _world(privacy)),
-        ("δ", _of(claim, "delta"), number(privacy.delta), _of(finding, "delta")),
-        ("adjacency", *(_of(one, "relation") for one in (claim, certificate, finding))),
-        ("unit", *(_of(one, "unit") for one in (claim, certificate, finding))),
-        ("view", *(_of(one, "view") for one in (claim, certificate, finding))),
-        ("by", _of(claim, "source"), certificate["accountant"], _effort(finding)),
-    ]  # fmt: skip
-    first = (
+def _first(privacy: Privacy) -> tuple[str, str, str]:
+    """The table's first row: three ε."""
+    return (
         "none stated" if privacy.claimed is None else f"ε = {number(privacy.claimed)}",
         "ε = ∞" if math.isinf(privacy.worst) else f"ε ≤ {certified(privacy)}",
         f"ε ≥ {_audited(privacy)}" if privacy.audited is not None else "not measured",
     )
-    head = tag(
-        "tr", tag("td"), *(tag("th", word, scope="col") for word in ("claimed", "certified", "audited"))
-    )
-    top = tag("tr", tag("th", "ε", scope="row"), *(tag("td", cell, class_="big") for cell in first))
-    body = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows]
-    return tag("table", tag("thead", head), tag("tbody", top, *body), class_="columns")
+
+
+def _rows(privacy: Privacy) -> list[tuple[str, str, str, str]]:
+    """Of each: what it says, what it is about, who says so."""
+    claim, certificate = privacy.claim, privacy.certificate
+    finding = privacy.audit.get("finding")
+    finding = finding if isinstance(finding, dict) else {}
+    return [
+        ("is", "the theorem's number", "an upper bound for what was released",
+         "a lower bound, by attacking the running code"),
+        ("of", "these settings", _whose(privacy), _world(privacy)),
+        ("δ", _of(claim, "delta"), number(privacy.delta), _of(finding, "delta")),
+        *((word, _of(claim, key), _of(certificate, key), _of(finding, key))
+          for word, key in (("adjacency", "relation"), ("unit", "unit"), ("view", "view"))),
+        ("by", _of(claim, "source"), certificate["accountant"], _effort(finding)),
+    ]  # fmt: skip
 
 
 def _of(statement: dict[str, Any], key: str) -> str:
@@ -235,26 +227,3 @@ def _world(privacy: Privacy) -> str:
         f"; certified for it: ε ≤ {number(at_most(float(bound)))}" if isinstance(bound, (int, float)) else ""
     )
     return f"{_of(privacy.audit, 'world')}{known}"
-
-
-def promise_section(promise: Sequence[str]) -> Markup:
-    """For whom a record is about: the sentence that is all of it, then what it means."""
-    (_, short), *items = (sentence.split(": ", 1) for sentence in promise)
-    rows = [tag("div", tag("dt", item), tag("dd", _sentence(words))) for item, words in items]
-    first = tag("p", tag("b", _sentence(short)))
-    return tag("section", tag("h2", PLAIN), first, tag("dl", *rows), class_="wide long")
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def statement_section(privacy: Privacy) -> Markup:
-    """Each sentence with its item beside it."""
-    rows = []
-    for sentence in privacy.statement:
-        item, _, words = sentence.partition(": ")
-        parts = words.split("`")  # every second one is what somebody types
-        shown = (tag("code", part) if at % 2 else part for at, part in enumerate(parts))
-        rows.append(tag("div", tag("dt", item), tag("dd", *shown)))
-    return tag("section", tag("h2", "Privacy statement"), tag("dl", *rows), class_="wide long")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from coterie.relations import UNIT
-from coterie.reports.markup import many, number
+from coterie.reports.amounts import many, number
 from coterie.reports.odds import in_hundred, of_replacing, one_in, right_accusations, suspicion
 from coterie.reports.statement import (
     ONE_DOMAIN,

@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie._rounding import at_most
 from coterie.relations import UNIT, named
-from coterie.reports.markup import many, number
+from coterie.reports.amounts import many, number
 from coterie.units import OWNER, at_owners, noun_of, several
 
 TRANSCRIPT = "public transcript"

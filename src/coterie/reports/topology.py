@@ -1,13 +1,13 @@
-"""Who talks to whom, drawn: owners as discs whose areas are their sizes, links between them, or a hub amidst."""
+"""Who talks to whom, as plain values: owners as discs whose areas are their sizes, links, or a hub amidst."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.reports.markup import Markup, many, tag
+from coterie.reports.amounts import many
 from coterie.reports.reading import Network, Run
 from coterie.units import counted
 
@@ -16,34 +16,40 @@ _MANY, _LARGE = 60, 720.0  # owners beyond whom it is larger, and how large
 _MARGIN = 26.0
 _LARGEST = 19.0  # radius of a disc
 _SMALLEST = 2.5
-_NUMBERED = 40  # owners beyond which numbers no longer fit
+NUMBERED = 40  # owners beyond which numbers no longer fit
 _DENSE = 200  # links beyond which they are drawn finer
 MOST = 1_000  # owners beyond which a picture shows nothing
 
 
-def network(links: Network, run: Run) -> Markup:
-    """The picture, or a sentence where there is too much to draw."""
+class Disc(NamedTuple):
+    """An owner; `label`: where its number stands, in the disc or just outside; None where numbers no longer fit."""
+
+    title: str
+    number: int
+    x: float
+    y: float
+    r: float
+    label: tuple[float, float, bool] | None  # `bool`: inside
+
+
+def network(links: Network, run: Run) -> dict[str, Any] | None:
+    """What the picture is made of; None where there is too much to draw."""
     names, sizes = run.names, run.sizes
     if links.links is None or len(names) > MOST:
-        return tag(
-            "p", f"{many(len(names), 'owner')}, {many(links.number_of_links, 'link')}: too many to draw."
-        )
+        return None
     at = placed(links, sizes)
     spoken = links.hub or f"{links.topology} of {many(links.number_of_links, 'link')}"
-    drawn = [*_lines(links, at), *_discs(at, run)]
-    if links.hub is not None:
-        drawn.append(_hub(links.hub, at.side / 2))
-    top, height = at.window
-    return tag(
-        "svg",
-        *drawn,
-        class_=" ".join(
-            ["network", *["large"] * (at.side > _SIDE), *["dense"] * is_dense(links, len(names))]
-        ),
-        viewBox=f"0 {top:g} {at.side:g} {height:g}",
-        role="img",
-        aria_label=f"{many(len(names), 'owner')} and their links: {spoken}",
-    )
+    kinds = ["network", *["large"] * (at.side > _SIDE), *["dense"] * is_dense(links, len(names))]
+    return {
+        "kind": " ".join(kinds),
+        "side": at.side,
+        "top": at.window[0],
+        "height": at.window[1],
+        "described": f"{many(len(names), 'owner')} and their links: {spoken}",
+        "lines": _lines(links, at),
+        "discs": _discs(at, run),
+        "hub": links.hub,
+    }
 
 
 class Placed(NamedTuple):
@@ -124,38 +130,27 @@ def _radii(places: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return np.maximum(max(room, _SMALLEST) * np.sqrt(np.array(sizes) / max(sizes)), _SMALLEST).round(1)
 
 
-def _lines(links: Network, at: Placed) -> list[Markup]:
+def _lines(links: Network, at: Placed) -> list[tuple[float, ...]]:
     middle, places = np.array([at.side / 2, at.side / 2]), at.places
     pairs = [(place, middle) for place in places] if links.hub else [
         (places[one], places[other]) for one, other in links.links or ()
     ]  # fmt: skip
-    return [tag("line", x1=f"{a[0]:g}", y1=f"{a[1]:g}", x2=f"{b[0]:g}", y2=f"{b[1]:g}") for a, b in pairs]
+    return [(*map(float, a), *map(float, b)) for a, b in pairs]
 
 
-def _discs(placed: Placed, run: Run) -> list[Markup]:
-    """Numbers stand in their discs, or just outside where these are too small."""
-    drawn = []
-    for at, ((x, y), radius) in enumerate(zip(placed.places, placed.radii)):
-        title = tag("title", f"{run.numbers[at]} {run.names[at]}: {counted(run.sizes[at], run.privacy.unit)}")
-        parts = [title, tag("circle", cx=f"{x:g}", cy=f"{y:g}", r=f"{radius:g}")]
-        if len(run.names) <= _NUMBERED:
-            parts.append(_number(run.numbers[at], x, y, radius, placed.side / 2))
-        drawn.append(tag("g", *parts))
+def _discs(placed: Placed, run: Run) -> list[Disc]:
+    numbered, drawn = len(run.names) <= NUMBERED, []
+    for at, ((x, y), radius) in enumerate(zip(placed.places.tolist(), placed.radii.tolist())):
+        number = run.numbers[at]
+        title = f"{number} {run.names[at]}: {counted(run.sizes[at], run.privacy.unit)}"
+        label = _label(number, x, y, radius, placed.side / 2) if numbered else None
+        drawn.append(Disc(title, number, x, y, radius, label))
     return drawn
 
 
-def _number(shown: int, x: float, y: float, radius: float, middle: float) -> Markup:
-    if radius >= 4 + 3.5 * len(str(shown)):
-        return tag("text", shown, x=f"{x:g}", y=f"{y:g}", class_="inside")
-    out = np.array([x, y]) - middle
-    length = float(np.linalg.norm(out))
-    out = out / length if length > 1 else np.array([0.0, -1.0])
-    x, y = np.array([x, y]) + out * (radius + 9)
-    return tag("text", shown, x=f"{x:.1f}", y=f"{y:.1f}")
-
-
-def _hub(word: str, middle: float) -> Markup:
-    width, height = 7.0 * len(word) + 16, 26
-    box = tag("rect", x=f"{middle - width / 2:g}", y=f"{middle - height / 2:g}", width=f"{width:g}",
-              height=height, rx=6, class_="hub")  # fmt: skip
-    return tag("g", box, tag("text", word, x=f"{middle:g}", y=f"{middle:g}"))
+def _label(number: int, x: float, y: float, radius: float, middle: float) -> tuple[float, float, bool]:
+    if radius >= 4 + 3.5 * len(str(number)):
+        return x, y, True
+    length = math.hypot(x - middle, y - middle)
+    across, down = ((x - middle) / length, (y - middle) / length) if length > 1 else (0.0, -1.0)
+    return round(x + across * (radius + 9), 1), round(y + down * (radius + 9), 1), False

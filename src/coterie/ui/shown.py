@@ -14,7 +14,7 @@ from typing import Any
 from coterie._rounding import at_most, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
-from coterie.reports.markup import many, number
+from coterie.reports.amounts import many, number
 from coterie.reports.reading import FILES, Network, Run, read
 from coterie.reports.topology import MOST, is_dense, placed
 from coterie.units import counted
