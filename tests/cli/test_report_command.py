@@ -91,7 +91,7 @@ def test_the_statement_is_in_the_result_and_on_the_page(ran):
     for part in ("ε ≤ 4, δ = 10⁻⁵", "replaced", "at most 5 releases", "all its records", "exact Gaussian"):
         assert part in text
     page = (ran.out / "report.html").read_text()
-    assert all(f"<dt>{item.replace(chr(39), '&#x27;')}</dt>" in page for item in items)
+    assert all(f"<dt>{item.replace(chr(39), '&#39;')}</dt>" in page for item in items)
 
 
 def test_the_promise_stands_before_the_statement_on_the_page(ran):

@@ -67,7 +67,7 @@ def refused(here, *arguments, names: tuple[str, ...]) -> None:
         (["--set", "pace=3"], ("dual_averaging.pace", "rounds")),
         (["--set", "rounds=many"], ("dual_averaging.rounds='many'", "a whole number")),
         (["--set", "rounds=-1"], ("rounds=-1",)),
-        (["--set", "radius=NaN"], ("dual_averaging.radius=nan", "finite")),
+        (["--set", "radius=NaN"], ("settings.radius=nan", "finite")),
         (["--set", "variant=best"], ("dual_averaging.variant='best'", "liu")),
         (["--owners", "many"], ("--owners",)),
         (["--no-such-option"], ("--no-such-option", "coterie run --help")),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from coterie.cli._progress import Tell
-from coterie.errors import BudgetError, CoterieError, InputError, ProcessError
+from coterie.errors import BudgetError, CoterieError, InputError, OutputError, ProcessError
 
 JOINING = "joining processes"  # what a worker says it does until all have come
 
@@ -131,19 +131,21 @@ def _stop(workers: list[subprocess.Popen[str]]) -> None:
 
 
 def _cause(jobs: Sequence[dict[str, Any]], statuses: list[int], heard: list[Heard]) -> Exception:
-    """Who failed first, as an error: bad input before a killed process before those that only lost another."""
-    for kind in (InputError, BudgetError, ProcessError):
+    """Who failed first, as an error: what a process was told or refused before one that was killed before a fault of
+    its own, which may be what JAX makes of losing another, before those that only lost another."""
+    for kind in (InputError, BudgetError, OutputError):
         told = [one for one, status in zip(heard, statuses) if status == kind.exit_status]
-        if told and kind is not ProcessError:
+        if told:
             return kind(_line(told[0]))
-    for job, status, one in zip(jobs, statuses, heard):
-        if status == _OWN:
-            return RuntimeError(f"process {job['process']}:\n{''.join(one.errors)}")
+    for job, status in zip(jobs, statuses):
         if status < 0 and -status not in (signal.SIGABRT, signal.SIGTERM):
             name = signal.Signals(-status).name
             return ProcessError(
                 f"process {job['process']} of {job['processes']} was ended by {name}. {_remedy(jobs[0])}"
             )
+    for job, status, one in zip(jobs, statuses, heard):
+        if status == _OWN:
+            return RuntimeError(f"process {job['process']}:\n{''.join(one.errors)}")
     for one, status in zip(heard, statuses):
         if status == ProcessError.exit_status:
             return ProcessError(

@@ -213,7 +213,7 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
 def _check_together(asked: Experiment) -> None:
     """What values mean for each other."""
     if not asked.epsilon:
-        raise InputError(f"epsilon={asked.epsilon}: must be one budget for all, or one for each owner.")
+        raise InputError("epsilon=[]: must be one budget for all, or one for each owner.")
     if asked.unit is not None:
         unit_of(asked.unit, asked.records_per_unit, mean=asked.unit_mean, latest=asked.latest)
     if asked.evaluate + asked.select >= 1:
