@@ -118,7 +118,7 @@ def test_what_was_sent_before_closing_arrives(peers: Peers):
 
 def test_a_port_that_is_taken_is_named(peers: Peers):
     with pytest.raises(
-        InputError, match=f"listen=tls/{peers.at['a']}: cannot listen there.*in use"
+        InputError, match=f"listen=tls/{peers.at['a']}: cannot listen there.*in use.*--address NAME=HOST:PORT"
     ) as caught:
         peers.party("a").open(Heard())
     assert "\n" not in str(caught.value)

@@ -350,4 +350,7 @@ def _explain(config: Mapping[str, Any], proxy: str | None, error: Exception) -> 
             return f"{what}={first}: the host name does not resolve. Correct it, or ask who keeps its names."
         return f"router={address}: no answer; is it running, with this agreement? ({reason})"
     where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
-    return f"listen={where}: cannot listen there; does another node, or is the address another machine's? ({reason})"
+    return (
+        f"listen={where}: cannot listen there; does another node or network, or is the address another machine's? "
+        f"({reason}) Stop that one, or found this network with another port: --address NAME=HOST:PORT."
+    )
