@@ -101,6 +101,11 @@ def test_classes_that_are_long_numbers_stay_apart(tmp_path):
         ({"target": "y", "classes": ["a", "b"], "columns": {"x": 3}}, "list of values"),
         ({"target": "y", "classes": ["a", "b"], "columns": {"x": ["u", "u"]}}, "twice"),
         ({"target": "y", "klasses": [], "columns": {"x": [0, 1]}}, "unknown key 'klasses'"),
+        (
+            {"target": "y", "clases": ["a", "b"]},
+            r"unknown key 'clases'\. Did you mean 'classes'\? Known keys",
+        ),
+        ({"target": "y", "ward": ["a", "b"]}, r"unknown key 'ward'\. A column's values go below \[columns\]"),
         ([], "must be a table"),
     ],
 )

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.datasets.kinds import Spec, as_field, plain, span
 from coterie.problems.fields import Feature, Image, is_text
@@ -118,12 +119,9 @@ def from_json(value: Any, source: str) -> Declared:
         raise InputError(f"{source}: must be a table with target, classes or range, and columns.")
     for key in value:
         if key not in _KEYS:
-            hint = (
-                f" A column's range goes below [columns]: {key} = [low, high]."
-                if _is_list(value[key])
-                else ""
+            raise InputError(
+                f"{source}: unknown key {key!r}.{_misplaced(key, value[key])} Known keys: {', '.join(sorted(_KEYS))}."
             )
-            raise InputError(f"{source}: unknown key {key!r}.{hint} Known keys: {', '.join(sorted(_KEYS))}.")
     target, columns = value.get("target"), value.get("columns", {})
     if not (target is None or isinstance(target, str)) or not isinstance(columns, Mapping):
         raise InputError(f'{source}: target must be a text, target = "…", and columns a table, [columns].')
@@ -148,6 +146,16 @@ def from_json(value: Any, source: str) -> Declared:
         range=None if limits is None else span("range", limits),
         **_of_units(value, source),
     )
+
+
+def _misplaced(key: str, said: Any) -> str:
+    """What an unknown key may have been meant as: a known one, mistyped, or a column above [columns]."""
+    meant = _check.meant(key, _KEYS)
+    if not _is_list(said):
+        return meant
+    if any(isinstance(one, str) for one in said):  # no range
+        return meant or f' A column\'s values go below [columns]: {key} = ["…", "…"].'
+    return f"{meant} A column's range goes below [columns]: {key} = [low, high]."
 
 
 def _of_units(value: Mapping[str, Any], source: str) -> dict[str, Any]:
