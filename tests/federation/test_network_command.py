@@ -128,6 +128,7 @@ def test_what_an_owner_set_itself_is_kept(tmp_path, columns):
         (["--epsilon", "1,2,3"], "3 budgets for 2 owners"),
         (["--delta", "1.5"], "delta"),
         (["--protocol", "gossip"], "protocol"),
+        (["--topology", "links.csv"], "is a file, of which an agreement could hold the name alone"),
         (["--topology", "knot"], "knot"),
         (["--address", "z=host:1"], "no such party"),
         (["--address", "a=host"], "host:port"),

@@ -52,3 +52,22 @@ def test_unusable_files(tmp_path, file, text, message):
     with pytest.raises(InputError, match=message) as error:
         build(path, 3)
     assert "\n" not in str(error.value)
+
+
+OWNERS = ("north", "south", "h10", "h2")  # in no order of the alphabet
+
+
+@pytest.mark.parametrize("first", [None, 0, 1])
+def test_owners_are_who_the_file_calls_them_whatever_their_order(tmp_path, first):
+    called = OWNERS if first is None else [str(at + first) for at in range(4)]
+    (tmp_path / "net.txt").write_text("".join(f"{called[0]} {called[at]}\n" for at in (3, 1, 2)))
+    assert build(tmp_path / "net.txt", 4, names=OWNERS).links.tolist() == [[0, 1], [0, 2], [0, 3]]
+
+
+@pytest.mark.parametrize("text", ["north south\nh10 zed\n", "0 1\n1 2\n2 7\n", "0 south\nh10 h2\n"])
+def test_whoever_is_no_owner_is_refused(tmp_path, text):
+    (tmp_path / "net.txt").write_text(text)
+    with pytest.raises(
+        InputError, match=r"'.*' is no owner\. Call all of them by name \(north, south, h10, h2\)"
+    ):
+        build(tmp_path / "net.txt", 4, names=OWNERS)

@@ -78,7 +78,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
         own = [units_of(rows, table.whose, unit, (experiment.seed, at)) for at, rows in enumerate(own)]
     trained, held = _divided(own, experiment, unit)
     owners = len(trained)
-    topology = build_topology(experiment.topology, owners, experiment.seed)
+    topology = build_topology(experiment.topology, owners, experiment.seed, names=parts.names)
     mapped = feature_map(experiment, table)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
     problem = problem_of(experiment, table, x.shape[1])

@@ -25,6 +25,7 @@ from coterie.problems.datasets import schema as schemas
 from coterie.problems.datasets.declared import as_feature
 from coterie.problems.datasets.schema import Schema
 from coterie.problems.partition import LEAST
+from coterie.topologies.graphs import SUFFIXES
 from coterie.units import RECORD, Unit, at_owners, counted, several, unit_of
 
 FORMAT = 1
@@ -94,6 +95,11 @@ class Agreement:
                 raise InputError(
                     f"owner={owner!r}: is what a party of another kind is called. Take another name."
                 )
+        if Path(self.experiment.topology).suffix.lower() in SUFFIXES:
+            raise InputError(
+                f"topology={self.experiment.topology!r}: is a file, of which an agreement could hold the name alone: "
+                "each party might have another one. Use a topology with a name, such as ring or star."
+            )
         if self.unit.column in (self.schema.target, *self.schema.columns):
             raise as_feature(str(self.unit.column))
         if self.unit != RECORD:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,10 @@ _NO_LINKS = Edges(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
 _TRIES = 100  # draws of a static random graph until one is connected
 
 
-def build(name: str | Path, owners: int, seed: int = 0, **options: Any) -> Topology:
-    """A topology by its name in `TOPOLOGIES`, or from an edge list or GraphML file.
+def build(
+    name: str | Path, owners: int, seed: int = 0, *, names: Sequence[str] = (), **options: Any
+) -> Topology:
+    """A topology by its name in `TOPOLOGIES`, or from an edge list or GraphML file, which may call owners by `names`.
 
     What was registered from outside is called with the owners, and with `seed` if it has an argument of that name; it
     gives a networkx graph, several in turn, or a `Topology`.
@@ -41,7 +43,7 @@ def build(name: str | Path, owners: int, seed: int = 0, **options: Any) -> Topol
     if called in TOPOLOGIES or called.startswith(MARK):
         builder = TOPOLOGIES.find(called)
     elif Path(name).suffix.lower() in graphs.SUFFIXES:
-        builder, called = partial(_file, Path(name)), Path(name).stem
+        builder, called = partial(_file, Path(name), tuple(names)), Path(name).stem
     else:
         raise InputError(
             f"topology={str(name)!r}: unknown. Choose one of: {', '.join(sorted(TOPOLOGIES))}; "
@@ -136,10 +138,16 @@ def _seeds(seed: int, count: int) -> list[int]:
 
 
 def _file(
-    path: Path, owners: int, seed: int, *, directed: bool | None = None, weights: str | None = None
+    path: Path,
+    names: tuple[str, ...],
+    owners: int,
+    seed: int,
+    *,
+    directed: bool | None = None,
+    weights: str | None = None,
 ) -> Topology:
     del seed
-    return from_graphs(path.stem, [graphs.from_file(path, owners, directed)], weights)
+    return from_graphs(path.stem, [graphs.from_file(path, owners, directed, names)], weights)
 
 
 _OWN: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, seed, **options)

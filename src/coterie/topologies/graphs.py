@@ -7,7 +7,7 @@ and would hold its memory as long as it runs: graphs that are only a list of lin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -144,10 +144,13 @@ def random_matching(owners: int, seed: int) -> nx.Graph:
     return graph
 
 
-def from_file(path: str | Path, owners: int, directed: bool | None = None) -> Graph:
+def from_file(
+    path: str | Path, owners: int, directed: bool | None = None, names: Sequence[str] = ()
+) -> Graph:
     """A graph read from an edge list (.txt, .edgelist, .csv: two names a line) or from GraphML.
 
-    `directed=None` believes GraphML, and takes an edge list as undirected.
+    `directed=None` believes GraphML, and takes an edge list as undirected. `names`: the owners', in their order, by
+    which the file may call them; else by numbers, from 0 or from 1. Without `names` labels are sorted.
     """
     import networkx as nx
 
@@ -165,7 +168,26 @@ def from_file(path: str | Path, owners: int, directed: bool | None = None) -> Gr
             f"topology={str(path)!r}: has {len(plain)} owner{'s' * (len(plain) != 1)}, the run has {owners}. Make "
             "them equal (a header line counts as a link: start it with #; an owner without links cannot appear)."
         )
-    return in_order(plain)
+    return _by_name(plain, names, str(path)) if names else in_order(plain)
+
+
+def _by_name(graph: Graph, names: Sequence[str], source: str) -> Graph:
+    """The same graph on 0 … owners-1: a label is an owner's name, or all of them are numbers from 0 or from 1."""
+    import networkx as nx
+
+    labels = [str(label) for label in graph.nodes]
+    place = {name: at for at, name in enumerate(names)}
+    if unknown := [label for label in labels if label not in place]:
+        for first in (0, 1):
+            numbers = {str(at + first): at for at in range(len(names))}
+            if set(labels) == set(numbers):
+                place, unknown = numbers, []
+    if unknown:
+        raise InputError(
+            f"topology={source!r}: {unknown[0]!r} is no owner. Call all of them by name ({', '.join(names[:5])}"
+            f"{', …' * (len(names) > 5)}), or all by number, 0 to {len(names) - 1}."
+        )
+    return in_order(nx.relabel_nodes(graph, {label: place[str(label)] for label in graph.nodes}))
 
 
 def in_order(graph: Graph) -> Graph:
