@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coterie.reports.figures import CENTRAL, JOINT, LOCAL
-from coterie.reports.planning import finished, grid, new, ticks
+from coterie.reports.planning import JOINT, LOCAL, finished, grid, new, ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+CENTRAL = "#2f855a"
 
 
 class Gain(NamedTuple):

@@ -86,7 +86,7 @@ def chart(points: list[Point], picture: Picture) -> Chart:
     heights = [(up(tick), f"{tick:.4g}") for tick in ticks]
     places_shown = [(along(x), f"{x:,.7g}") for x in kept]
     described = f"{picture.y}: {picture.title}"
-    return Chart("curve", described, [("", shapes)], heights, places_shown, picture.x, key)
+    return Chart("curve", described, [("", shapes)], heights, places_shown, picture.x, picture.y, key)
 
 
 def _rounds(first: float, last: float, linear: bool) -> list[float]:

@@ -10,6 +10,7 @@ from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.decisions import decision_of
 from coterie.problems.metrics import METRICS, Judge, suits
+from coterie.reports.constant import with_unit
 
 if TYPE_CHECKING:
     from coterie.experiments.experiment import Experiment
@@ -72,8 +73,4 @@ def shown_first(experiment: Experiment, table: Table) -> tuple[str, str]:
 
 def metric_words(name: str, table: Table) -> str:
     """The metric's name as people say it, with its unit where it has one."""
-    words = METRICS[name].words
-    if name not in ("mse", "mae"):
-        return words
-    unit = table.target_unit or f"the unit of {table.target!r}"
-    return f"{words} (in {unit}{', squared' * (name == 'mse')})"
+    return with_unit(name, table.target_unit or f"the unit of {table.target!r}")

@@ -19,15 +19,14 @@ from coterie.errors import InputError
 from coterie.experiments import kept, recompute
 from coterie.experiments.oracle import is_oracle
 from coterie.model.format import FILE as MODEL
-from coterie.reports import figures
 from coterie.reports.amounts import many
-from coterie.reports.html import page
-from coterie.reports.reading import FILES, read
+from coterie.reports.figures import drawn, gauged, png
+from coterie.reports.gauges import gauges
+from coterie.reports.html import curve, page
+from coterie.reports.reading import FILES, Run, read
 from coterie.units import counted
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from coterie.experiments.result import Result
 
 
@@ -78,9 +77,10 @@ def write(result: Result, out: Path) -> Path:
         + b"\n",
         "experiment.toml": result.experiment.to_toml().encode(),
         "trace.csv": trace(result).encode(),
-        **{f"{name}.png": png(figure) for name, figure in pictures(result).items()},
     }
-    files["report.html"] = report(files)
+    run = read(files)
+    files |= pictures(run)
+    files["report.html"] = _page(run, files)
     try:
         _write_all(files, out)
     except OSError as error:
@@ -91,8 +91,12 @@ def write(result: Result, out: Path) -> Path:
 
 def report(files: Mapping[str, bytes]) -> bytes:
     """The page about a run, from its other files alone: whoever has these can make it again."""
+    return _page(read(files), files)
+
+
+def _page(run: Run, files: Mapping[str, bytes]) -> bytes:
     checksums = {name: hashlib.sha256(files[name]).hexdigest() for name in FILES}
-    return page(read(files), checksums).encode("utf-8", "replace")
+    return page(run, checksums).encode("utf-8", "replace")
 
 
 def rewrite_report(folder: Path) -> Path:
@@ -192,32 +196,11 @@ def trace(result: Result) -> str:
     return text.getvalue()
 
 
-def pictures(result: Result) -> dict[str, Figure]:
+def pictures(run: Run) -> dict[str, bytes]:
     """The metric over rounds between floor and ceiling, and what each owner spent of its budget."""
-    task, experiment = result.prepared.task, result.experiment
-    owners, records = many(task.owners, "owner"), counted(sum(task.sizes), task.unit.words)
-    what = f"{Path(experiment.data_name).stem}: {owners}, {records}"
+    owners, unit = many(len(run.names), "owner"), run.privacy.unit
+    what = f"{Path(run.facts['data']).stem}: {owners}, {counted(sum(run.sizes), unit)}"
     return {
-        "metric": figures.metric_over_rounds(
-            figures.Curve(
-                result.steps, result.curve, result.sizes, result.local_mean, result.central, result.constant
-            ),
-            f"{result.metric_words} on {result.test_rows}",
-            result.step,
-            f"{what}, {experiment.protocol}",
-        ),
-        "epsilon": figures.epsilon_by_owner(
-            result.prepared.partition.names,
-            result.sizes,
-            np.array([certificate.epsilon for certificate in result.certificates]),
-            np.array(task.epsilon),
-            f"{what}: privacy of one {result.certificates[0].unit}, δ = {task.delta:g}",
-        ),
+        "metric.png": png(drawn(curve(run), f"{what}, {run.facts['protocol']}")),
+        "epsilon.png": png(gauged(gauges(run), f"{what}: privacy of one {unit}")),
     }
-
-
-def png(figure: Figure) -> bytes:
-    """The picture as a file holds it."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()

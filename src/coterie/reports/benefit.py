@@ -87,7 +87,7 @@ def _chart(run: Run) -> Chart:
     described = f"{run.metric.words} of each owner's own model without privacy and of the joint private one"
     kind, words = "benefit crowded" if crowded else "benefit", f"{several(run.privacy.unit)} of the owner"
     ticks = [(place, f"{mark:,}") for place, mark in marks]
-    return Chart(kind, described, groups, axis.labels, ticks, words, _key(run))
+    return Chart(kind, described, groups, axis.labels, ticks, words, run.metric.words, _key(run))
 
 
 def _together(joint: np.ndarray, axis: Upright) -> list[Shape]:

@@ -1,4 +1,4 @@
-"""Charts as plain values, which the pages' templates write as SVG."""
+"""Charts as plain values, which the pages' templates write as SVG and `figures` as pictures."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ class Shape(NamedTuple):
     colour: str = ""  # of what the style sheet leaves to it: "series" and "around"
 
     @property
+    def form(self) -> str:
+        """Which of the three it is."""
+        dots = self.kind.startswith("own") or self.kind.endswith("dots")
+        return "dots" if dots else "area" if self.kind in ("band", "around") else "line"
+
+    @property
     def path(self) -> str:
         """As SVG writes it."""
         spots = [f"{x:.2f} {y:.2f}" for x, y in self.points]
-        if self.kind.startswith("own") or self.kind.endswith("dots"):
+        if self.form == "dots":
             return " ".join(f"M{spot} h0" for spot in spots)
-        return "M" + " L".join(spots) + (" Z" if self.kind in ("band", "around") else "")
+        return "M" + " L".join(spots) + (" Z" if self.form == "area" else "")
 
 
 class Entry(NamedTuple):
@@ -54,6 +60,7 @@ class Chart(NamedTuple):
     up: list[tuple[float, str]]
     along: list[tuple[float, str]]
     axis: str
+    upright: str  # what is measured
     key: list[Entry]
 
 
@@ -90,7 +97,7 @@ class Upright:
         return [Shape(kind, spots, colour), *dots] if spots else []
 
 
-def curve(metric: Metric, weights: np.ndarray, step: str) -> Chart:
+def curve(metric: Metric, weights: np.ndarray, step: str, upright: str) -> Chart:
     """The metric over a run between floor and ceiling; the band spans the owners' own models.
 
     What is not finite, as after a model diverged, is left out.
@@ -117,7 +124,7 @@ def curve(metric: Metric, weights: np.ndarray, step: str) -> Chart:
         f"a constant {number(metric.constant)}"
     )
     ticks = [(tick / last, f"{tick:,}") for tick in _whole_ticks(int(last))]
-    return Chart("curve", described, [("", shapes)], axis.labels, ticks, step, _key(metric, several))
+    return Chart("curve", described, [("", shapes)], axis.labels, ticks, step, upright, _key(metric, several))
 
 
 def _key(metric: Metric, several: bool) -> list[Entry]:
@@ -153,7 +160,7 @@ def over_epsilon(swept: OverEpsilon, metric: Metric, asked: float) -> Chart:
     ]
     ticks = [(place / 100, number(epsilon)) for place, epsilon in zip(along, swept.epsilon.tolist())]
     words = "ε of the owner with the largest budget"
-    return Chart("over", described, [("", shapes)], axis.labels, ticks, words, key)
+    return Chart("over", described, [("", shapes)], axis.labels, ticks, words, metric.words, key)
 
 
 def logarithmic(values: Sequence[float] | np.ndarray) -> list[float]:

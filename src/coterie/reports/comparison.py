@@ -72,7 +72,18 @@ def chart(comparison: dict[str, Any]) -> Chart:
         shapes += _line("series", cells, along, axis, _colour(at))
     described = f"{comparison['metric']['words']} over ε for {', '.join(names)}"
     ticks = [(place / 100, number(epsilon)) for epsilon, place in along.items()]
-    return Chart("over", described, [("", shapes)], axis.labels, ticks, "everybody's ε", _key(comparison))
+    metric, along_words = comparison["metric"], f"everybody's ε (δ = {number(comparison['delta'])})"
+    upright = f"{metric['words']} on {metric['rows_are']}"
+    return Chart(
+        "over", described, [("", shapes)], axis.labels, ticks, along_words, upright, _key(comparison)
+    )
+
+
+def picture_title(comparison: dict[str, Any]) -> str:
+    """What is said above the chart where it stands alone."""
+    seeds, what = many(len(comparison["seeds"]), "seed"), PurePath(comparison["data"]).stem
+    bands = "; bands: one standard deviation" if len(comparison["seeds"]) > 1 else ""
+    return f"{what}: {many(comparison['owners'], 'owner')}, {seeds}{bands}"
 
 
 def _colour(at: int) -> str:

@@ -45,6 +45,14 @@ def an(name: str) -> str:
     return f"{'an' if words[0] in 'aeiouAR' else 'a'} {words}"
 
 
+def with_unit(name: str, unit: str) -> str:
+    """The metric's words, with the unit where it is measured in one."""
+    words = METRICS[name].words
+    if not unit or name not in ("mse", "mae"):
+        return words
+    return f"{words} (in {unit}{', squared' * (name == 'mse')})"
+
+
 def title(name: str) -> str:
     """The metric's words with a capital."""
     words = METRICS[name].words

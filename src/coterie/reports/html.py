@@ -18,6 +18,7 @@ from coterie.reports import charts
 from coterie.reports.amounts import many, number
 from coterie.reports.benefit import benefit
 from coterie.reports.constant import title as metric_title
+from coterie.reports.constant import with_unit
 from coterie.reports.gauges import gauges
 from coterie.reports.privacy import claims, lead, sizes_are_private
 from coterie.reports.published import SHOWN, told
@@ -39,7 +40,6 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
         lead=lead(run),
         sizes_are_private=sizes_are_private(run),
         published=None if run.evaluation is None else told(run.evaluation, run.classes),
-        where=_where(run),
         curve=curve(run),
         metrics=_metrics(run.metric),
         confusion=_confusion(run),
@@ -62,7 +62,8 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
 
 def curve(run: Run) -> charts.Chart:
     """The metric over the run."""
-    return charts.curve(run.metric, np.array(run.sizes), run.facts["step"])
+    upright = f"{with_unit(run.metric.name, run.metric.unit)} on {run.metric.rows:,} {_where(run)}"
+    return charts.curve(run.metric, np.array(run.sizes), run.facts["step"], upright)
 
 
 def _where(run: Run) -> str:

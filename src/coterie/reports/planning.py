@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coterie.reports.figures import JOINT, LOCAL
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+JOINT, LOCAL = "#1b6ca8", "#c05621"
 
 
 class Band(NamedTuple):

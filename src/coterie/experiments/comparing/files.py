@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 from coterie.experiments.comparing.question import Comparison
-from coterie.experiments.output import ORACLE, png
-from coterie.reports.comparison import page
-from coterie.reports.figures import metric_over_epsilon
+from coterie.experiments.output import ORACLE
+from coterie.reports.comparison import chart, page, picture_title
+from coterie.reports.figures import drawn, png
 
 
 def all_of(comparison: Comparison, found: dict[str, Any]) -> dict[str, bytes]:
@@ -19,7 +19,7 @@ def all_of(comparison: Comparison, found: dict[str, Any]) -> dict[str, bytes]:
         "comparison.json": (json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode(),
         "comparison.csv": table(found).encode(),
         "comparison.toml": comparison.to_toml().encode(),
-        "comparison.png": png(metric_over_epsilon(found)),
+        "comparison.png": png(drawn(chart(found), picture_title(found))),
         "report.html": page(found).encode("utf-8", "replace"),
     }
 
