@@ -2,7 +2,7 @@
 
 Records are of length one, and how far they are from their mean tells how much of their ranges they use. With a centre,
 which everybody may know once it is released, what is left of a record is made as long again as records are, and gets a
-constant column of its own. Mean dynamics of ten owners as in `scale_choosing`; the product does not do this.
+constant column of its own, as `coterie run --centre` does it. Mean dynamics of ten owners as in `scale_choosing`.
 
     COTERIE_DATA=… python -m papers.centring                  the table of docs/radius.md (a quarter of an hour)
     COTERIE_DATA=… python -m papers.centring digits adult     some: of the judging sets, and of `scale_unseen`
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,23 +20,16 @@ from dp_accounting import GaussianDpEvent
 
 from coterie.accounting import calibrate
 from coterie.evaluation.budget import for_training
+from coterie.evaluation.centre import centre_of
+from coterie.experiments.centring import around
 from coterie.experiments.prepare import Prepared
-from coterie.problems.features import unit_ball
+from coterie.problems.features import identity
 from coterie.program import Batch
 from papers.scale import JUDGING, OWNERS, SMALL
 from papers.scale_choosing import DELTA, EPSILON, TESTED, loaded, played, run_of
 from papers.scale_unseen import SETS, made
 
 SHARE = 0.05  # of the budget
-CONSTANT = 0.5  # the constant column, beside records of about length one
-NEAREST = 0.1  # records are taken to be at least so far from their centre
-
-
-class Centre(NamedTuple):
-    """Where records are around, and how far from there: both follow from one release."""
-
-    mean: np.ndarray
-    distance: float
 
 
 def noise_on_mean(records: int, epsilon: float, share: float) -> float:
@@ -48,25 +40,6 @@ def noise_on_mean(records: int, epsilon: float, share: float) -> float:
     """
     alone = calibrate(GaussianDpEvent, epsilon=epsilon, delta=DELTA)
     return alone / math.sqrt(share) * math.sqrt(OWNERS) / records
-
-
-def centre_of(noisy: np.ndarray, deviation: float) -> Centre:
-    """Post-processing: shortened by its noise (James and Stein), and how far records of length one are from it.
-
-    >>> centre_of(np.array([0.6, 0.0]), 0.0)
-    Centre(mean=array([0.6, 0. ]), distance=0.8)
-    """
-    noise, squared = len(noisy) * deviation**2, float(noisy @ noisy)
-    kept = max(0.0, 1 - noise / squared)
-    true = max(squared - noise, 0.0)
-    around = max(1 - true, NEAREST**2)
-    return Centre(kept * noisy, math.sqrt(min(1.0, around + true * (1 - kept) ** 2 + kept**2 * noise)))
-
-
-def centred(x: np.ndarray, centre: Centre) -> np.ndarray:
-    """Features within the unit ball: what is left of records, as long as records are, and a constant."""
-    moved = (x - centre.mean.astype(np.float32)) / np.float32(centre.distance)
-    return unit_ball(intercept=CONSTANT).apply(moved)
 
 
 def values(ready: Prepared, epsilon: float, share: float | None) -> float:
@@ -84,7 +57,8 @@ def values(ready: Prepared, epsilon: float, share: float | None) -> float:
             deviation = noise_on_mean(len(y), epsilon, share) if share else 0.0
             noise = np.random.default_rng(seed).normal(size=x.shape[1])
             centre = centre_of(x.mean(axis=0, dtype=np.float64) + deviation * noise, deviation)
-            train, test = centred(x, centre), centred(x_test, centre)
+            mapped = around(identity(), centre)
+            train, test = mapped.apply(x), mapped.apply(x_test)
             left = for_training(epsilon, DELTA, share) if share else epsilon
         dim = train.shape[1]
         radius = problem.loss.score * math.sqrt(dim * problem.loss.outputs)

@@ -185,7 +185,7 @@ def test_every_protocol_keeps_its_budget_with_both_tables(protocol):
     [
         ({"select": 1.0}, "select=1.0: must be at least 0 and below 1"),
         ({"select": -0.1}, "select=-0.1: must be at least 0"),
-        ({"select": 0.5, "evaluate": 0.5}, "evaluate=0.5, select=0.5: must be below 1 together"),
+        ({"select": 0.5, "evaluate": 0.5}, "evaluate=0.5, select=0.5, centre=0.0: must be below 1 together"),
     ],
 )
 def test_bad_shares_are_refused(given, words):

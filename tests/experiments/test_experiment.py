@@ -84,7 +84,7 @@ def test_numbers_of_numpy_become_pythons():
         ({"epsilon": "1"}, "epsilon='1': must be a finite number or a list"),
         ({"epsilon": None}, "epsilon=None: must be"),
         ({"epsilon": True}, "epsilon=True: must be"),
-        ({"epsilon": ()}, r"epsilon=\(\): must be"),
+        ({"epsilon": ()}, r"epsilon=\[\]: must be"),
         ({"epsilon": {}}, "epsilon={}: must be"),
         ({"epsilon": (1.0, "2")}, "epsilon='2': must be a finite number"),
         ({"epsilon": {"north": None}}, "epsilon.north=None: must be a finite number"),

@@ -211,6 +211,7 @@ def ended(chosen: Experiment, params: Any) -> Result:
         over_epsilon=oracle(np.zeros((0, 3))),
         params=params,
         class_counts=oracle(np.zeros((owners, 2))),
+        centred=None,
         selected=None,
         published=None,
         findings=oracle(()),

@@ -31,7 +31,7 @@ class Charges(NamedTuple):
 
     upfront: DpEvent | None  # charged before the first message, with no message
     each: DpEvent  # charged with each message
-    tables: tuple[DpEvent, ...]  # charged with each table, after the last message
+    tables: tuple[DpEvent, ...]  # charged with each table, before the first message or after the last
     parts: int  # 0: messages compose one after the other; else message `turn` reads part turn % parts alone
 
 
@@ -114,7 +114,7 @@ def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:
     """
     upfront = None if plan.extra is None else plan.extra[owner]
     tables = tuple(table.event(owner) for table in plan.tables.values())
-    bare = replace(plan, extra=None, selection=None, evaluation=None)
+    bare = replace(plan, extra=None, centre=None, selection=None, evaluation=None)
     if messages == 1:  # whatever was done at home leaves with the one message
         return Charges(upfront, bare.event(owner), tables, 0)
     if messages != plan.releases[owner]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from coterie.evaluation.centre import Sums
 from coterie.evaluation.selection import Ballot
 from coterie.evaluation.sheet import Sheet
 from coterie.mechanisms.plan import ReleasePlan
@@ -14,6 +15,9 @@ _SURE = 40.0  # log odds
 def shift(ballot: Ballot, plan: ReleasePlan, owner: int) -> float:
     """Distance of the tables of two neighbours in standard deviations of the noise; 0 where no table is released."""
     found, sheet = [], ballot.sheet
+    if plan.centre is not None:  # the longest record, and its opposite
+        one, other = (Sums(plan.centre.width).tally(sign * np.eye(1, plan.centre.width)) for sign in (1, -1))
+        found.append(_apart(one.astype(float), other.astype(float), True) / plan.centre.scale(owner))
     if plan.selection is not None:
         losses = np.eye(
             1, len(ballot.candidates)

@@ -258,7 +258,11 @@ def words(setting: Setting, name: str) -> str:
     speaks = plan.releases[0] if isinstance(schedule, int) else len(schedule)
     what = "record" if plan.unit == RECORD else "unit"
     size, owners = plan.sizes[0], len(plan.sizes)
-    named = {"selection": "one vector of losses", "evaluation": "one table of scores"}
+    named = {
+        "centre": "one vector of features",
+        "selection": "one vector of losses",
+        "evaluation": "one table of scores",
+    }
     table = "".join(f", and {named[name]} with its own noise" for name in plan.tables)
     seen = "messages" if plan.shared is not None else "sum"
     together = f" and the {seen} of {owners} owners" if owners > 1 else ""

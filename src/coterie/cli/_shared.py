@@ -45,6 +45,10 @@ Protocol = Annotated[str | None, typer.Option(help="Which protocol, such as dual
 RecordsPerUnit = Annotated[
     int | None, typer.Option(help="Public: the most records of a unit that are kept; default 20.")
 ]
+Centre = Annotated[
+    float | None,
+    typer.Option(help="Share of the budget for the mean of all features, taken off before training."),
+]
 Select = Annotated[
     float | None, typer.Option(help="Share of the budget for choosing among models of the same releases.")
 ]

@@ -38,6 +38,7 @@ def words(result: Result, folder: Path) -> str:
         *in_columns(_metric_rows(result)),
         *_other_metrics(result),
         "",
+        *_around(result),
         *_chosen(result),
         *_published(result),
         *wrap(
@@ -115,6 +116,20 @@ def _other_metrics(result: Result) -> list[str]:
     ]
     lines = wrap(f"the joint model also: {', '.join(told)}")
     return lines + (wrap(f"note: {result.why}") if result.why else [])
+
+
+def _around(result: Result) -> list[str]:
+    """What the owners took off the features, and what that cost."""
+    if (told := result.centred) is None:
+        return []
+    return [
+        *wrap(
+            f"centred by the owners: the mean of their features is {told.length:.2g} long, with noise of "
+            f"{told.noise:.2g}, and records are taken to be {told.distance:.2g} away from it. It cost "
+            f"{told.share:.3g} of every budget (ε ≤ {upper(told.epsilon)} by itself), which the certificate includes."
+        ),
+        "",
+    ]
 
 
 def _chosen(result: Result) -> list[str]:

@@ -52,6 +52,7 @@ def run(
     hold_out: options.HoldOut = None,
     evaluate_by: options.EvaluateBy = None,
     select: options.Select = None,
+    centre: options.Centre = None,
     calibration: options.Calibration = None,
     engine: Annotated[
         str | None, typer.Option(help="simulate, or spmd: over devices, processes and hosts.")

@@ -1,5 +1,5 @@
-"""Which share of an owner's budget pays for choosing a model and for evaluating it, what training has left, and what
-the tables can tell.
+"""Which share of an owner's budget pays for centring features, choosing a model and evaluating it, what training has
+left, and what the tables can tell.
 
 A share is one of the Gaussian's 1/σ², which is what composes: of a budget (ε, δ) that one Gaussian release of noise σ
 would use up, training is built for the ε of σ / √(1 − share), and the table takes what is left of (ε, δ) after what
@@ -17,12 +17,13 @@ from coterie.accounting import calibrate
 from coterie.accounting.gaussian import epsilon_of, noise_for
 from coterie.accounting.plans import with_more
 from coterie.errors import InputError
+from coterie.evaluation.centre import Sums, noise_length
 from coterie.evaluation.estimate import half_width
 from coterie.evaluation.groups import Groups
 from coterie.evaluation.selection import SURE, Ballot
 from coterie.evaluation.sheet import UNIT, Sheet
 from coterie.mechanisms.plan import ReleasePlan, TableNoise
-from coterie.relations import named
+from coterie.relations import REPLACE_ONE, named
 from coterie.units import RECORD, Unit, counted
 
 if TYPE_CHECKING:
@@ -79,6 +80,19 @@ def evaluated(
     table = TableNoise(noise, sheet.reach, sheet.width, sizes or plan.sizes)
     grown = replace(plan, evaluation=table)
     return replace(grown, view=with_more(plan, grown, "the owners' tables of scores", delta))
+
+
+def centring(
+    plan: ReleasePlan, sums: Sums, epsilon: tuple[float, ...], delta: float, share: float, certified: bool
+) -> ReleasePlan:
+    """The same with one vector of sums of features an owner, released before training.
+
+    Guarantee: as `evaluated`'s. Training reads the centre that follows from the sums; its own sensitivity holds
+    whatever the centre is, so both compose as any releases that are made one after the other.
+    """
+    noise = _noise(plan, epsilon, delta, share, certified)
+    grown = replace(plan, centre=TableNoise(noise, sums.reach, sums.width, plan.sizes))
+    return replace(grown, view=with_more(plan, grown, "the owners' sums of features", delta))
 
 
 def choosing(
@@ -154,6 +168,25 @@ def check_chooses(plan: ReleasePlan, share: float) -> float:
         f"select={share:g}: over {counted(rows, unit)}, noise would hide that one model's mean loss is {NOTHING:g} "
         f"below another's. It takes {by_share}{counted(math.ceil(unsure / NOTHING), unit)}; --select 0 leaves the "
         "choice out."
+    )
+
+
+def check_centres(plan: ReleasePlan, share: float) -> float:
+    """How long the noise on the mean of features is, beside records of length 1; InputError where it is longer."""
+    if not plan.relation.sizes_are_public:
+        raise InputError(
+            f"centre={share:g}: a mean needs the number of records, which is private under relation="
+            f"{str(plan.relation)!r}. Use relation={str(REPLACE_ONE)!r}, or --centre 0."
+        )
+    length = noise_length(plan)
+    if length <= 1:
+        return length
+    enough, rows = share * length**2, sum(plan.sizes)
+    by_share = f"a share of {_rounded_up(enough):g}, or " if enough <= 0.5 else ""
+    unit = plan.unit.words
+    raise TellsNothing(
+        f"centre={share:g}: over {counted(rows, unit)}, noise on the mean of the features would be {length:.2g} times "
+        f"as long as a record. It takes {by_share}{counted(math.ceil(rows * length), unit)}; --centre 0 leaves it out."
     )
 
 

@@ -132,6 +132,7 @@ def facts(
         extra=plan.extra is not None,
         own_noise=plan.own_noise,
         quorum=plan.quorum,
+        centre=experiment.centre if plan.centre is not None else 0.0,
         selection=experiment.select if plan.selection is not None else 0.0,
         evaluation=experiment.evaluate if plan.evaluation is not None else 0.0,
         held_out=experiment.hold_out if plan.evaluation is not None else 0.0,

@@ -1,4 +1,4 @@
-"""What owners of an experiment release after training, charged: sums that choose a model, tables that evaluate it."""
+"""What owners of an experiment release beside training, charged, and how: of it, what comes after training."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import numpy as np
 
 from coterie._types import PyTree
 from coterie.evaluation import budget, selection
+from coterie.evaluation.centre import Sums
 from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import check_division
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.tables import simulated_noise, step_of, tallied
 from coterie.evaluation.told import Published, costs, digest, published
+from coterie.experiments.centring import width_of
+from coterie.experiments.prepare import feature_map
 from coterie.problems.holdings import listed, records_of
 from coterie.program import Program, Rounds
 from coterie.protocols import Task, build, persons
@@ -34,7 +37,7 @@ def built(
     settings: dict[str, Any],
     held: tuple[int, ...] | None = None,
 ) -> Program:
-    """The protocol, with what selection and evaluation take of the budgets taken from training and charged for them.
+    """The protocol, with what the centre, selection and evaluation take of the budgets, charged for them.
 
     `held`: how many units each owner keeps out of training, to evaluate on; None: it evaluates on those it trains on.
     InputError, before any training, where they could tell nothing.
@@ -43,7 +46,7 @@ def built(
     def make(task: Task) -> Program:
         return _built(experiment, table, task, settings, held)
 
-    tables = experiment.select or experiment.evaluate
+    tables = experiment.centre or experiment.select or experiment.evaluate
     if tables and experiment.calibration == "certified":  # a person shows in tables, too
         return persons.held(make, task)
     return make(task)
@@ -57,6 +60,12 @@ def _built(
     if held is not None:
         check_division(program.plan.relation, experiment.hold_out)
     sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
+    if share := experiment.centre:
+        left = _left(experiment, task, experiment.evaluate + experiment.select).epsilon
+        sums = Sums(width_of(feature_map(experiment, table), table))
+        plan = budget.centring(program.plan, sums, left, task.delta, share, certified)
+        budget.check_centres(plan, share)
+        program = program._replace(plan=plan)
     if share := experiment.select:
         left = _left(experiment, task, experiment.evaluate).epsilon
         ballot = selection.ballot_of(program, sheet)
@@ -73,8 +82,8 @@ def _built(
 
 
 def for_training(experiment: Experiment, task: Task) -> Task:
-    """The task with what selection and evaluation leave of every budget."""
-    return _left(experiment, task, experiment.evaluate + experiment.select)
+    """The task with what the centre, selection and evaluation leave of every budget."""
+    return _left(experiment, task, experiment.evaluate + experiment.select + experiment.centre)
 
 
 def _left(experiment: Experiment, task: Task, share: float) -> Task:

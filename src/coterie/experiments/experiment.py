@@ -92,6 +92,9 @@ class Experiment:
     select: Paid = (
         0.0  # share of every budget that pays for choosing among models of the same releases; 0: none
     )
+    centre: Paid = (
+        0.0  # share of every budget that pays for the mean of all features, which is taken off; 0: none
+    )
     calibration: str = "certified"
     engine: Literal["simulate", "spmd"] = "simulate"
     microbatch: Count | None = None  # records of an owner worked on at once: memory and speed, not the result
@@ -213,13 +216,18 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
 def _check_together(asked: Experiment) -> None:
     """What values mean for each other."""
     if not asked.epsilon:
-        raise InputError("epsilon=[]: must be one budget for all, or one for each owner.")
+        empty = "{}" if isinstance(asked.epsilon, dict) else "[]"
+        raise InputError(f"epsilon={empty}: must be one budget for all, or one for each owner.")
     if asked.unit is not None:
         unit_of(asked.unit, asked.records_per_unit, mean=asked.unit_mean, latest=asked.latest)
-    if asked.evaluate + asked.select >= 1:
+    if asked.evaluate + asked.select + asked.centre >= 1:
         raise InputError(
-            f"evaluate={asked.evaluate}, select={asked.select}: must be below 1 together, for training needs the rest "
-            "of the budget. Lower one of them."
+            f"evaluate={asked.evaluate}, select={asked.select}, centre={asked.centre}: must be below 1 together, for "
+            "training needs the rest of the budget. Lower one of them."
+        )
+    if asked.centre and asked.sweep is not None:
+        raise InputError(
+            f"centre={asked.centre:g}, sweep={asked.sweep!r}: features are centred for one budget alone. Leave one out."
         )
     for name in ("hold_out", "evaluate_by"):
         if (value := getattr(asked, name)) and not asked.evaluate:

@@ -13,6 +13,7 @@ import numpy as np
 from coterie._types import PyTree
 from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
+from coterie.evaluation.centre import Centred
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.told import Published
 from coterie.experiments.evaluating import publish, select
@@ -39,6 +40,7 @@ class Fitted(NamedTuple):
     steps: np.ndarray
     turns: np.ndarray
     probes: PyTree  # what `probe_of` saw at each step
+    centred: Centred | None  # the charged centre of the features, where there is one
     selected: Selected | None  # the charged choice of a model, where there is one
     published: Published | None  # the charged evaluation, where there is one
 
@@ -68,6 +70,7 @@ def fitted(experiment: Experiment, made: Ready, look: Callable[[PyTree], PyTree]
         steps=trace.step,
         turns=trace.turns,
         probes=probes,
+        centred=made.centred,
         selected=selected,
         published=publish(experiment, made.prepared, made.program, trace),
     )

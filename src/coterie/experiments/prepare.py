@@ -12,7 +12,9 @@ import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
+from coterie.evaluation.centre import Centred
 from coterie.evaluation.held import divided, simulated
+from coterie.experiments import centring
 from coterie.experiments.decisions import decision_of
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.judging import judge_of
@@ -28,7 +30,7 @@ from coterie.problems.penalties import PENALTIES
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.problems.table import Table
 from coterie.problems.whose import units_of
-from coterie.program import Holdings
+from coterie.program import Holdings, Program
 from coterie.protocols import Task
 from coterie.reports.amounts import many
 from coterie.topologies import build as build_topology
@@ -80,6 +82,8 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     owners = len(trained)
     topology = build_topology(experiment.topology, owners, experiment.seed, names=parts.names)
     mapped = feature_map(experiment, table)
+    if experiment.centre:
+        mapped = centring.not_yet(mapped, table, experiment.centre)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
     problem = problem_of(experiment, table, x.shape[1])
     judge = judge_of(experiment, table, problem.loss.name)
@@ -95,8 +99,22 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
         owners_per_person=experiment.owners_per_person,
     )
     parts = parts._replace(rows=tuple(listed(one)[0] for one in trained))
-    shards = to_shards(x, table.y, parts) if unit == RECORD else to_units(x, table.y, trained)
+    shards = _held(x, table, parts, trained, unit)
     return Prepared(table, parts, task, shards, x_test, table.y_test, mapped, judge, trained, held)
+
+
+def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tuple[Prepared, Centred | None]:
+    """The same with features around what owners release of them, where they do."""
+    if program.plan.centre is None:
+        return prepared, None
+    table, plain = prepared.table, feature_map(experiment, prepared.table)
+    mapped, told = centring.release(experiment, table, prepared.trained, program, plain)
+    shards = _held(mapped.apply(table.x), table, prepared.partition, prepared.trained, prepared.task.unit)
+    return prepared._replace(features=mapped, x_test=mapped.apply(table.x_test), shards=shards), told
+
+
+def _held(x: np.ndarray, table: Table, parts: Partition, trained: Sequence[Own], unit: Unit) -> Holdings:
+    return to_shards(x, table.y, parts) if unit == RECORD else to_units(x, table.y, trained)
 
 
 def _divided(

@@ -11,6 +11,7 @@ import numpy as np
 from coterie import topologies
 from coterie._types import PyTree
 from coterie.accounting import Certificate, Claim
+from coterie.evaluation.centre import Centred
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.told import Published
 from coterie.experiments import describe, recompute
@@ -53,6 +54,7 @@ class Result:
     over_epsilon: OracleArray  # (budgets, 3) ε, joint, alone at other budgets; no rows unless asked for
     params: PyTree  # of the joint model: the mean of the owners' models, or the one that visits shaped
     class_counts: OracleArray  # (owners, classes) records of each class; a regression has no classes
+    centred: Centred | None  # the charged centre of the features, where there is one; no oracle value
     selected: Selected | None  # the charged choice of a model, where there is one; no oracle value
     published: Published | None  # the charged evaluation, where there is one; no oracle value
     findings: OracleWords  # what loading saw in the rows, with counts
@@ -80,6 +82,7 @@ class Result:
                 steps=self.steps,
                 turns=self.turns,
                 probes=(self.curve, self.disagreement),
+                centred=self.centred,
                 selected=self.selected,
                 published=self.published,
             )
@@ -166,6 +169,7 @@ class Result:
             "messages": self.messages,
             "seconds": round(self.seconds, 3),
             "metric": _metric(self),
+            "centre": self.centred and self.centred.to_json(),
             "selection": self.selected and self.selected.to_json(),
             "evaluation": self.published and self.published.to_json(),
             "privacy": {
@@ -196,7 +200,7 @@ class Result:
     @property
     def messages(self) -> int:
         """How many were sent."""
-        tables = sum(told.owners for told in (self.selected, self.published) if told)
+        tables = sum(told.owners for told in (self.centred, self.selected, self.published) if told)
         if not isinstance(self.program.functions, Rounds):
             return int(self.turns.sum()) + tables
         if self.program.aggregate is not None:  # to the aggregator and back

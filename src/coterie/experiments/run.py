@@ -104,6 +104,7 @@ def _compared(made: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
         over_epsilon=others,
         params=done.params,
         class_counts=oracle(describe.class_counts(prepared)),
+        centred=done.centred,
         selected=done.selected,
         published=done.published,
         findings=oracle(prepared.table.findings),

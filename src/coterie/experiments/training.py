@@ -15,10 +15,11 @@ from coterie._types import PyTree
 from coterie.engines import processes
 from coterie.engines.simulate import simulate
 from coterie.engines.spmd import spmd
+from coterie.evaluation.centre import Centred
 from coterie.evaluation.selection import offering
 from coterie.experiments import evaluating
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.prepare import Prepared, prepare
+from coterie.experiments.prepare import Prepared, centred, prepare
 from coterie.experiments.settings import typed
 from coterie.program import Program, Rounds, Trace
 from coterie.protocols import PROTOCOLS, Task
@@ -45,6 +46,7 @@ class Ready(NamedTuple):
     gossip_steps: int
     mixer: topologies.Mixer
     consensus: int  # gossip steps over owners' models after the last round
+    centred: Centred | None = None  # the charged centre of the features, where there is one
 
 
 def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
@@ -57,7 +59,8 @@ def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     tell("choosing noise", 0, 0)
     held = None if prepared.held is None else tuple(map(len, prepared.held))
     program = evaluating.built(experiment, prepared.table, task, settings, held)
-    return Ready(prepared, program, *mixing_of(task, program, experiment.gossip_steps))
+    prepared, told = centred(experiment, prepared, program)
+    return Ready(prepared, program, *mixing_of(task, program, experiment.gossip_steps), told)
 
 
 def train(

@@ -95,11 +95,7 @@ class Agreement:
                 raise InputError(
                     f"owner={owner!r}: is what a party of another kind is called. Take another name."
                 )
-        if Path(self.experiment.topology).suffix.lower() in SUFFIXES:
-            raise InputError(
-                f"topology={self.experiment.topology!r}: is a file, of which an agreement could hold the name alone: "
-                "each party might have another one. Use a topology with a name, such as ring or star."
-            )
+        self._check_terms()
         if self.unit.column in (self.schema.target, *self.schema.columns):
             raise as_feature(str(self.unit.column))
         if self.unit != RECORD:
@@ -120,6 +116,18 @@ class Agreement:
             raise InputError(
                 "authorities: some parties have their own, and others have not, or no key. All of them, or none: "
                 "coterie network request FOLDER NAME --own-authority HOST"
+            )
+
+    def _check_terms(self) -> None:
+        """What real owners do not do, or what an agreement could not hold."""
+        if self.experiment.centre:
+            raise InputError(
+                f"centre={self.experiment.centre:g}: real owners do not centre features together yet. Leave it out."
+            )
+        if Path(self.experiment.topology).suffix.lower() in SUFFIXES:
+            raise InputError(
+                f"topology={self.experiment.topology!r}: is a file, of which an agreement could hold the name alone: "
+                "each party might have another one. Use a topology with a name, such as ring or star."
             )
 
     def _check_units(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableNoise:
-    """Gaussian noise on a table of whole numbers that each owner releases once, after training.
+    """Gaussian noise on a table of whole numbers that each owner releases once, before or after training.
 
     Guarantee: a table that one record moves by at most `reach` when it is added and 2 `reach` when it is replaced
     (2-norm) costs `event`.
@@ -129,6 +129,7 @@ class ReleasePlan:
     rounded: tuple[float, ...] | None = (
         None  # norm of what float32 rounds on the way to the released sum, over clip_norm; None: the sum, its size
     )
+    centre: TableNoise | None = None  # of the sums of features whose mean is taken off before training
     selection: TableNoise | None = None  # of the sums of losses that a model is chosen by after training
     evaluation: TableNoise | None = (
         None  # of the table of scores that is released after training, where one is
@@ -201,8 +202,8 @@ class ReleasePlan:
 
     @property
     def tables(self) -> dict[str, TableNoise]:
-        """What is released after training, one after the other, each once."""
-        named = {"selection": self.selection, "evaluation": self.evaluation}
+        """What is released beside training, in this order, each once: the centre before it, the others after it."""
+        named = {"centre": self.centre, "selection": self.selection, "evaluation": self.evaluation}
         return {name: table for name, table in named.items() if table is not None}
 
 

@@ -134,6 +134,11 @@ def _pca(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
     return graph("MatMul", centred, graph.hold(axes)), (axes.shape[1],)
 
 
+def _centre(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
+    left = graph("Sub", graph.flat(x, shape), graph.hold(step.arrays["mean"]))
+    return graph("Div", left, graph.hold(step.settings["distance"])), (math.prod(shape),)
+
+
 def _gradients(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
     """As `image_features` does it; an angle of two coordinates is put together of ONNX's one of their quotient."""
     cell, (height, width, *channels) = step.settings["cell"], shape
@@ -192,4 +197,5 @@ _STEPS: dict[str, Callable[[Graph, Step, str, tuple[int, ...]], Applied]] = {
     "fourier": _fourier,
     "piecewise": _piecewise,
     "pca": _pca,
+    "centre": _centre,
 }

@@ -103,6 +103,13 @@ def _pca(components: int, stage: Stage) -> FeatureMap:
     return features.pca(seen, components, stage.options.spread)
 
 
+def _centre(size: int, stage: Stage) -> FeatureMap:
+    raise InputError(
+        "features='centre': is a release that must be charged. Leave it out, and give centre a share of the budget "
+        "(--centre 0.05)."
+    )
+
+
 def _scaled(size: int, stage: Stage) -> FeatureMap:
     del size
     assert stage.bounds is not None  # `by_range`
@@ -179,6 +186,7 @@ _OWN = {
         10,
         by_range=True,
     ),
+    "centre": Maker(_centre, lambda step: features.centre(step.arrays["mean"], **step.settings)),
     "pca": Maker(_pca, lambda step: features.projection(step.arrays["centre"], step.arrays["axes"]), 0),
 }
 

@@ -247,6 +247,14 @@ def projection(centre: np.ndarray, axes: np.ndarray) -> FeatureMap:
     return FeatureMap(f"pca:{axes.shape[1]}", apply, steps=(step,))
 
 
+def centre(mean: np.ndarray, distance: float) -> FeatureMap:
+    """(row - mean) / distance: what is left of rows around a centre that owners released, charged."""
+    mean = np.asarray(mean, np.float32)
+    step = Step("centre", {"distance": float(distance)}, {"mean": mean})
+    apply = in_chunks(lambda rows: (_flat(rows) - mean) / np.float32(distance))
+    return FeatureMap("centre", apply, steps=(step,))
+
+
 @lru_cache(maxsize=4)
 def random_directions(dim: int, count: int, bandwidth: float, seed: int) -> np.ndarray:
     """(dim, count) normal directions of `random_fourier`."""

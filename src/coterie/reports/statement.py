@@ -68,6 +68,7 @@ class Facts:
         None  # the certificate for a person at so many owners, at least two; None: there is one owner
     )
     pair: dict[str, Any] | None = None  # the same at two owners, where `person` is at more
+    centre: float = 0.0  # share of the budget that paid for the mean of the features; 0: none was released
     calibration: str
     features: str
     fitted_on_public_rows: bool
@@ -82,7 +83,7 @@ KEPT = ("noise", "noisy", "norm", "clip_norm", "releases", "sampling", "extra", 
         "evaluation", "held_out", "grouped_by", "colluding", "all_others",
         "owners_per_person", "person", "features", "fitted_on_public_rows", "classes_declared", "columns_declared",
         "test_is_public")  # fmt: skip
-SOMETIMES = ("pair", "adding_up")  # kept where there is such a certificate
+SOMETIMES = ("pair", "adding_up", "centre")  # kept where there is such a thing
 
 
 def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
@@ -174,6 +175,12 @@ def _at_two(facts: Facts, person: dict[str, Any]) -> str:
 def _released(facts: Facts) -> str:
     times = many(facts.releases, "release")
     more = " What else an owner tells is charged on top." if facts.extra else ""
+    if facts.centre:
+        more += (
+            f" Before training, one vector an owner with Gaussian noise: the sum of features over its "
+            f"{several(facts.unit)}, whose mean over all owners is taken off. {facts.centre:.3g} of every budget paid "
+            "for it, and the guarantee includes it."
+        )
     if facts.selection:
         more += (
             " After training, one vector an owner with Gaussian noise: sums over its records of how much more or less "

@@ -162,7 +162,7 @@ def from_file(
         )
     graph = _read(path)
     directed = graph.is_directed() and path.suffix.lower() == ".graphml" if directed is None else directed
-    plain: Graph = nx.DiGraph(graph) if directed else nx.Graph(graph)  # also merges parallel edges
+    plain: nx.Graph = nx.DiGraph(graph) if directed else nx.Graph(graph)  # also merges parallel edges
     if len(plain) != _check.count("owners", owners):
         raise InputError(
             f"topology={str(path)!r}: has {len(plain)} owner{'s' * (len(plain) != 1)}, the run has {owners}. Make "
@@ -171,7 +171,7 @@ def from_file(
     return _by_name(plain, names, str(path)) if names else in_order(plain)
 
 
-def _by_name(graph: Graph, names: Sequence[str], source: str) -> Graph:
+def _by_name(graph: nx.Graph, names: Sequence[str], source: str) -> Graph:
     """The same graph on 0 … owners-1: a label is an owner's name, or all of them are numbers from 0 or from 1."""
     import networkx as nx
 

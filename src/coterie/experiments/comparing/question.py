@@ -166,6 +166,10 @@ def _listed(name: str, values: Any, kind: type) -> tuple[Any, ...]:
 
 def _check_shared(shared: Experiment) -> None:
     """What a comparison decides itself is not the shared experiment's."""
+    if shared.centre:
+        raise InputError(
+            f"shared.centre={shared.centre:g}: a comparison does not centre features. Leave it out."
+        )
     for key in _NOT_SHARED:
         if getattr(shared, key) != getattr(Experiment(), key):
             remedy = {"protocol": " Give protocols.", "settings": " Give settings by protocol."}.get(key, "")
