@@ -1,5 +1,7 @@
 """Pictures say what the pages' charts and gauges say, in their style, with nothing cut off."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
@@ -8,7 +10,6 @@ from coterie.reports import charts
 from coterie.reports.charts import Chart, Entry, Shape
 from coterie.reports.figures import drawn, gauged, png
 from coterie.reports.gauges import Gauge
-from coterie.reports.reading import Metric
 from coterie.reports.style import LIGHT, look
 
 KINDS = (
@@ -31,25 +32,21 @@ def laid_out(figure):
     return figure
 
 
-def metric(values, **more):
+def run_of(values, **more):
+    """A run as `charts.curve` looks at it."""
     said = {"joint": 0.8, "local_only": 0.5, "central": 0.9, "constant": 0.6} | more
-    return Metric(
-        name="accuracy",
+    metric = SimpleNamespace(
+        words="accuracy",
         constant_says="always saying 'no'",
-        why="",
-        all={},
-        confusion=None,
-        unit="",
-        rows=100,
-        oracle=frozenset({"local_only", "central"}),
-        steps=np.arange(1.0, len(values) + 1),
-        values=np.array(values),
+        oracle={"local_only", "central"},
         **said,
     )
+    steps = np.arange(1.0, len(values) + 1)
+    return SimpleNamespace(metric=metric, steps=steps, values=np.array(values), sizes=(1, 1, 1), step="round")
 
 
 def curve(values, **more):
-    return charts.curve(metric(values, **more), np.ones(3), "round", "accuracy on 100 rows")
+    return charts.curve(run_of(values, **more), "accuracy on 100 rows")
 
 
 def gauge(words="ε 0.5 of 1", within=True, kind="", part=0.5, name="clinic"):

@@ -232,7 +232,7 @@ def test_a_metric_that_nobody_knows_is_named():
     for path, value in (("metric.name", "acuracy"), ("metric.all", {"acuracy": {"joint": 1, "constant": 1}})):
         with pytest.raises(InputError, match="Did you mean 'accuracy'"):
             report(changed(result(), path, value))
-    with pytest.raises(InputError, match=r"metric\.confusion must be 2 rows"):
+    with pytest.raises(InputError, match=r"metric\.confusion does not fit"):
         report(changed(result(), "metric.confusion", [[1, 2]]))
 
 
@@ -391,7 +391,7 @@ def test_bars_that_are_equal_for_some_are_one_for_these():
 def test_what_was_charged_is_in_the_first_sentence():
     told = {"which": "each model", "share": 0.05, "epsilon": 0.1, "owners": 4, "of": 4, "rows": 123, "unit": "record",
             "tables": "added", "diverged": False, "metrics": {"accuracy": {"value": 0.79, "low": 0.75, "high": 0.83}},
-            "confusion": None, "calibration": None}  # fmt: skip
+            "confusion": None, "calibration": None, "groups": None}  # fmt: skip
     first = Page(report(changed(result(), "evaluation", told))).within["p"][0].partition(". ")[0]
     assert "a constant (always saying 'no') has 0.6" in first
     assert first.endswith("published by the owners, charged: accuracy 0.790 (0.750 to 0.830)")
@@ -637,8 +637,8 @@ def test_files_that_cannot_be_read_are_named(name, content):
 
 def test_the_numbers_of_the_page_are_those_of_the_files():
     run = read(result(certified=[0.5, "inf", 1.0, 1.0]))
-    assert run.privacy.worst == math.inf
+    assert run.privacy.certified.max == math.inf
     assert run.privacy.within == (True, False, True, True)
-    assert run.metric.values.shape == (3, 4)
+    assert run.values.shape == (3, 4)
     assert run.numbers == (1, 2, 3, 4)
     assert read(result(2, names=["owner 0", "owner 1"])).numbers == (0, 1)

@@ -70,7 +70,7 @@ def title(name: str, unit: str = UNIT) -> str:
     return METRICS[name].words if name in METRICS else name.replace("_", " ")
 
 
-def shown(one: dict[str, Any]) -> str:
+def shown(one: Mapping[str, Any]) -> str:
     """A number with its interval, in as many digits as that lets one see."""
     if one["value"] is None:
         return "cannot be told from so noisy a table"
@@ -79,7 +79,7 @@ def shown(one: dict[str, Any]) -> str:
     return f"{one['value']:.{digits}f} ({ends} to {one['high']:.{digits}f})"
 
 
-def _digits(one: dict[str, Any]) -> int:
+def _digits(one: Mapping[str, Any]) -> int:
     low = one["low"] if one["low"] is not None else one["value"] - 1
     width = one["high"] - low
     return 4 if width <= 0 else min(max(1 - math.floor(math.log10(width / 2)), 0), 4)

@@ -199,8 +199,8 @@ def trace(result: Result) -> str:
 def pictures(run: Run) -> dict[str, bytes]:
     """The metric over rounds between floor and ceiling, and what each owner spent of its budget."""
     owners, unit = many(len(run.names), "owner"), run.privacy.unit
-    what = f"{Path(run.facts['data']).stem}: {owners}, {counted(sum(run.sizes), unit)}"
+    what = f"{Path(run.data).stem}: {owners}, {counted(sum(run.sizes), unit)}"
     return {
-        "metric.png": png(drawn(curve(run), f"{what}, {run.facts['protocol']}")),
+        "metric.png": png(drawn(curve(run), f"{what}, {run.protocol}")),
         "epsilon.png": png(gauged(gauges(run), f"{what}: privacy of one {unit}")),
     }

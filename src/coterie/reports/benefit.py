@@ -30,32 +30,23 @@ class Row(NamedTuple):
 
 def benefit(run: Run) -> dict[str, Any]:
     """Of a few owners rows of a table; of more a chart, with words on how much is gained, and by whom."""
-    few = len(run.names) <= _FEW
+    few, fine = len(run.names) <= _FEW, np.flatnonzero(np.isfinite(run.gain))
     return {
-        "gains": sum(run.benefit.gains),
+        "gains": int(np.sum(run.gain > 0)),
         "joint_is_oracle": "joint" in run.benefit.oracle,
-        "spread": None if few else _spread(run),
+        "spread": None if few or not fine.size else _spread(run, fine),
         "rows": _rows(run) if few else [],
         "chart": None if few else _chart(run),
     }
-
-
-def _gain(run: Run) -> np.ndarray:
-    """(owners,) above zero where joining is better."""
-    sign = -1.0 if run.benefit.lower_is_better else 1.0
-    return sign * (np.array(run.benefit.joint, float) - np.array(run.benefit.own, float))
 
 
 def _signed(value: float) -> str:
     return f"{'−' if value < 0 else '+'}{number(abs(float(f'{value:.2g}')))}"
 
 
-def _spread(run: Run) -> dict[str, Any] | None:
-    """The middle gain, and who gains most and least; None where no gain is finite."""
-    gain = _gain(run)
-    fine = np.flatnonzero(np.isfinite(gain))
-    if not fine.size:
-        return None
+def _spread(run: Run, fine: np.ndarray) -> dict[str, Any]:
+    """The middle gain, and who gains most and least, of those whose gain is finite."""
+    gain = run.gain
     ends = {"most": fine[np.argmax(gain[fine])], "least": fine[np.argmin(gain[fine])]}
     return {"middle": _signed(float(np.median(gain[fine])))} | {
         key: (run.names[at], f"{many(run.sizes[at], 'record')}, {_signed(float(gain[at]))}")
@@ -65,12 +56,11 @@ def _spread(run: Run) -> dict[str, Any] | None:
 
 def _rows(run: Run) -> list[Row]:
     rows = []
-    for at, gain in enumerate(_gain(run)):
-        gains = run.benefit.gains[at]
-        told = "gains" if gains else "does not gain"
-        told = f"{_signed(gain)}, {told}" if gains or math.isfinite(gain) else told
+    for at, gain in enumerate(run.gain.tolist()):
+        told = "gains" if gain > 0 else "does not gain"
+        told = f"{_signed(gain)}, {told}" if gain > 0 or math.isfinite(gain) else told
         own, joint = number(run.benefit.own[at]), number(run.benefit.joint[at])
-        rows.append(Row(run.names[at], f"{run.sizes[at]:,}", own, joint, told, gains))
+        rows.append(Row(run.names[at], f"{run.sizes[at]:,}", own, joint, told, gain > 0))
     return rows
 
 
@@ -80,14 +70,25 @@ def _chart(run: Run) -> Chart:
     What is not finite, as after a model diverged, is left out.
     """
     sizes, own, joint = (np.array(part, float) for part in (run.sizes, run.benefit.own, run.benefit.joint))
-    axis, crowded = Upright(own, joint), len(sizes) > _MANY
+    axis, owners = Upright(own, joint), len(sizes)
+    crowded, gains = owners > _MANY, (run.gain > 0).tolist()
     along, marks = _along(sizes)
+    shown = np.argsort(sizes, kind="stable")
+    if owners > _MOST:  # an even choice over their sizes
+        shown = shown[np.linspace(0, owners - 1, _MOST).astype(int)]
     groups = [("", axis.rules + (_together(joint, axis) if crowded else []))]
-    groups += [_owner(run, int(at), 100 * float(along[at]), axis, alone=crowded) for at in _shown(sizes)]
+    groups += [_owner(run, int(at), float(along[at]), axis, gains[at], alone=crowded) for at in shown]
+    oracle, band = "joint" in run.benefit.oracle, " (band: all owners)" * crowded
+    key = [Entry("mean", f"the joint private model{band}", oracle=oracle)]
+    better = sum(gains)
+    for dots, count, told in (
+        ("own gains", better, "gain by joining"),
+        ("own", owners - better, "do not gain"),
+    ):
+        key += [Entry(dots, f"own model, no privacy: {count:,} {told}", oracle=True)] * bool(count)
     described = f"{run.metric.words} of each owner's own model without privacy and of the joint private one"
     kind, words = "benefit crowded" if crowded else "benefit", f"{several(run.privacy.unit)} of the owner"
-    ticks = [(place, f"{mark:,}") for place, mark in marks]
-    return Chart(kind, described, groups, axis.labels, ticks, words, run.metric.words, _key(run))
+    return Chart(kind, described, groups, axis.labels, marks, words, run.metric.words, key)
 
 
 def _together(joint: np.ndarray, axis: Upright) -> list[Shape]:
@@ -100,8 +101,11 @@ def _together(joint: np.ndarray, axis: Upright) -> list[Shape]:
     return [band, *axis.level("mean", float(np.median(fine)))]
 
 
-def _owner(run: Run, at: int, x: float, axis: Upright, alone: bool) -> tuple[str, list[Shape]]:
+def _owner(
+    run: Run, at: int, along: float, axis: Upright, gains: bool, alone: bool
+) -> tuple[str, list[Shape]]:
     """The joint model's dash, the own model's dot, and a thin line between them; `alone`: only the dot."""
+    x = 100 * along
     own, joint = run.benefit.own[at], run.benefit.joint[at]
     words = f"{run.names[at]}, {counted(run.sizes[at], run.privacy.unit)}: own {number(own)}, joint {number(joint)}"
     shapes = []
@@ -110,11 +114,11 @@ def _owner(run: Run, at: int, x: float, axis: Upright, alone: bool) -> tuple[str
     if math.isfinite(joint) and not alone:
         shapes.append(Shape("mean", [(x - 0.8, axis.down(joint)), (x + 0.8, axis.down(joint))]))
     if math.isfinite(own):
-        shapes.append(Shape("own gains" if run.benefit.gains[at] else "own", [(x, axis.down(own))]))
+        shapes.append(Shape("own gains" if gains else "own", [(x, axis.down(own))]))
     return words, shapes
 
 
-def _along(sizes: np.ndarray) -> tuple[np.ndarray, list[tuple[float, int]]]:
+def _along(sizes: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
     """Where each size lies between the two ends, on a logarithmic scale, and the numbers below the picture."""
     low, high = np.log(sizes.min() / 1.15), np.log(sizes.max() * 1.15)
     power = 10 ** math.floor(math.log10(float(sizes.max())))
@@ -124,25 +128,5 @@ def _along(sizes: np.ndarray) -> tuple[np.ndarray, list[tuple[float, int]]]:
     marks = [mark for mark in sorted(round_ones) if sizes.min() <= mark <= sizes.max()]
     marks = marks if len(marks) > 1 else sorted({int(sizes.min()), int(sizes.max())})
     return (np.log(sizes) - low) / (high - low), [
-        (float((np.log(mark) - low) / (high - low)), mark) for mark in marks
-    ]
-
-
-def _shown(sizes: np.ndarray) -> np.ndarray:
-    """All owners of a few; of many an even choice over their sizes."""
-    order = np.argsort(sizes, kind="stable")
-    return order if len(order) <= _MOST else order[np.linspace(0, len(order) - 1, _MOST).astype(int)]
-
-
-def _key(run: Run) -> list[Entry]:
-    gains, owners = sum(run.benefit.gains), len(run.names)
-    words = f"the joint private model{' (band: all owners)' * (owners > _MANY)}"
-    own = [("own gains", gains, "gain by joining"), ("own", owners - gains, "do not gain")]
-    return [
-        Entry("mean", words, oracle="joint" in run.benefit.oracle),
-        *(
-            Entry(kind, f"own model, no privacy: {count:,} {told}", oracle=True)
-            for kind, count, told in own
-            if count
-        ),
+        (float((np.log(mark) - low) / (high - low)), f"{mark:,}") for mark in marks
     ]

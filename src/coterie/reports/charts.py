@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.reports.amounts import number
-from coterie.reports.reading import Metric, OverEpsilon
+from coterie.reports.reading import Metric, OverEpsilon, Run
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
 
@@ -71,6 +71,8 @@ class Upright:
         values = np.concatenate([np.ravel(np.asarray(one, float)) for one in seen])
         values = values[np.isfinite(values)]
         self.ticks = nice_ticks(float(values.min()), float(values.max())) if values.size else [0.0, 1.0]
+        self.rules = [shape for tick in self.ticks for shape in self.level("rule", tick)]
+        self.labels = [(1 - self.down(tick) / 100, f"{tick:.6g}") for tick in self.ticks]
 
     def down(self, value: float) -> float:
         """Where a value is, from the top."""
@@ -79,14 +81,6 @@ class Upright:
     def level(self, kind: str, value: float) -> list[Shape]:
         """A line across; none where the value is not finite."""
         return [Shape(kind, [(0, self.down(value)), (100, self.down(value))])] if math.isfinite(value) else []
-
-    @property
-    def rules(self) -> list[Shape]:
-        return [shape for tick in self.ticks for shape in self.level("rule", tick)]
-
-    @property
-    def labels(self) -> list[tuple[float, str]]:
-        return [(1 - self.down(tick) / 100, f"{tick:.6g}") for tick in self.ticks]
 
     def line(
         self, kind: str, along: Iterable[float], values: Iterable[float], colour: str = ""
@@ -97,17 +91,17 @@ class Upright:
         return [Shape(kind, spots, colour), *dots] if spots else []
 
 
-def curve(metric: Metric, weights: np.ndarray, step: str, upright: str) -> Chart:
+def curve(run: Run, upright: str) -> Chart:
     """The metric over a run between floor and ceiling; the band spans the owners' own models.
 
     What is not finite, as after a model diverged, is left out.
     """
-    values = np.where(np.isfinite(metric.values), metric.values, np.nan)
-    several, last = values.shape[1] > 1, float(metric.steps[-1])
-    mean = np.average(values, axis=1, weights=weights if values.shape[1] == len(weights) else None)
+    metric, values = run.metric, np.where(np.isfinite(run.values), run.values, np.nan)
+    several, last = values.shape[1] > 1, int(run.steps[-1])
+    mean = np.average(values, axis=1, weights=run.sizes if values.shape[1] == len(run.sizes) else None)
     levels = (("floor", metric.local_only), ("ceiling", metric.central), ("constant", metric.constant))
-    axis, along = Upright(values, [level for _, level in levels]), 100 * metric.steps / last
-    shapes = axis.rules
+    axis, along = Upright(values, [level for _, level in levels]), 100 * run.steps / run.steps[-1]
+    shapes = list(axis.rules)
     whole = np.isfinite(values).all(1)
     if several and whole.any():
         edges = [
@@ -119,12 +113,15 @@ def curve(metric: Metric, weights: np.ndarray, step: str, upright: str) -> Chart
         shapes += axis.level(kind, level)
     shapes += axis.line("mean", along, mean)
     described = (
-        f"{metric.words} over {step}s: joint model {number(metric.joint)}, each owner alone "
+        f"{metric.words} over {run.step}s: joint model {number(metric.joint)}, each owner alone "
         f"{number(metric.local_only)}, all records without privacy {number(metric.central)}, "
         f"a constant {number(metric.constant)}"
     )
-    ticks = [(tick / last, f"{tick:,}") for tick in _whole_ticks(int(last))]
-    return Chart("curve", described, [("", shapes)], axis.labels, ticks, step, upright, _key(metric, several))
+    # Zero, round numbers, and the last step, with room between them.
+    round_ones = [int(tick) for tick in nice_ticks(0.0, float(last)) if tick.is_integer()]
+    ticks = [(tick / last, f"{tick:,}") for tick in (*(one for one in round_ones if one <= 0.9 * last), last)]
+    key = _key(metric, several)
+    return Chart("curve", described, [("", shapes)], axis.labels, ticks, run.step, upright, key)
 
 
 def _key(metric: Metric, several: bool) -> list[Entry]:
@@ -158,7 +155,7 @@ def over_epsilon(swept: OverEpsilon, metric: Metric, asked: float) -> Chart:
         Entry("ceiling", "all records, no privacy", oracle=True),
         Entry("constant", f"a constant: {metric.constant_says}", oracle="constant" in metric.oracle),
     ]
-    ticks = [(place / 100, number(epsilon)) for place, epsilon in zip(along, swept.epsilon.tolist())]
+    ticks = [(place / 100, number(epsilon)) for place, epsilon in zip(along, swept.epsilon)]
     words = "ε of the owner with the largest budget"
     return Chart("over", described, [("", shapes)], axis.labels, ticks, words, metric.words, key)
 
@@ -180,9 +177,3 @@ def nice_ticks(low: float, high: float) -> list[float]:
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if span / (power * factor) <= 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{at * step:.12g}") for at in range(first, max(last, first + 1) + 1)]
-
-
-def _whole_ticks(last: int) -> list[int]:
-    """Zero, round numbers, and the last step, with room between them."""
-    ticks = [int(tick) for tick in nice_ticks(0.0, float(last)) if float(tick).is_integer()]
-    return [tick for tick in ticks if tick <= 0.9 * last] + [last]

@@ -63,7 +63,7 @@ def chart(comparison: dict[str, Any]) -> Chart:
     levels += [("constant", float(base["constant"]))] if constant_fits(comparison) else []
     axis = Upright(extent(comparison, [level for _, level in levels]) or ())
     along = dict(zip(comparison["epsilon"], logarithmic(comparison["epsilon"])))
-    shapes = axis.rules
+    shapes = list(axis.rules)
     for kind, level in levels:
         shapes += axis.level(kind, level)
     shapes += _line("floor", base["alone"], along, axis, "var(--floor)")

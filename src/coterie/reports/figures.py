@@ -72,9 +72,11 @@ def _label(entry: Entry) -> str:
 def _draw(axes: Axes, shape: Shape, label: str | None = None) -> None:
     """As the style sheet has it; like there, what touches the picture's edge is not cut off."""
     says = look(shape.kind)
+    colour = says.get("stroke") or says["fill"]
+    colour = shape.colour if colour == "currentColor" else colour
     width = _POINTS * float(says.get("stroke-width", 0))
     style: dict[str, Any] = {
-        "color": _colour(says.get("stroke") or says["fill"], shape.colour),
+        "color": LIGHT[colour[len("var(--") : -1]] if colour.startswith("var") else colour,  # in the light
         "alpha": float(says.get("opacity", 1)),
         "clip_on": False,
     }
@@ -89,12 +91,6 @@ def _draw(axes: Axes, shape: Shape, label: str | None = None) -> None:
         ]
         line = (0, dashes) if dashes else "-"
         axes.plot(x, y, linewidth=width, linestyle=line, label=label, **style)  # pyright: ignore[reportArgumentType]
-
-
-def _colour(said: str, own: str) -> str:
-    """Of the page in the light."""
-    said = own if said == "currentColor" else said
-    return LIGHT[said[len("var(--") : -1]] if said.startswith("var") else said
 
 
 def _new(height: float, title: str) -> tuple[Figure, Axes]:

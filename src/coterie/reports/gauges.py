@@ -31,23 +31,36 @@ class Gauge(NamedTuple):
 def gauges(run: Run) -> dict[str, Any]:
     """A bar for each owner, or for each group of owners whose bars would be equal; the fullest first, where many."""
     groups = _groups(run)
+    spent, budgets = run.privacy.certified.per_owner, run.privacy.budgets
     if len(groups) > _LISTED:
-        groups.sort(key=lambda group: -_share(run, group[0]))
+        groups.sort(key=lambda group: -round(spent[group[0]] / budgets[group[0]], 3))
     shown = len(groups) if len(groups) <= _LISTED else _FULLEST
-    bars = [_bar(run, group) for group in groups]
+    bars, alike, left = [], [], MOST
+    for group in groups:
+        at, within = group[0], run.privacy.within[group[0]]
+        words = f"ε {number(at_most(spent[at]))} of {number(budgets[at])}"
+        kind = "endless" if math.isinf(spent[at]) else "" if within else "above"
+        who = _named(run, at) if len(group) == 1 else ("", f"{len(group):,} owners alike")
+        bars.append(
+            Gauge(who, words + ("" if within else ", above"), within, kind, min(spent[at] / budgets[at], 1.0))
+        )
+        if len(group) > 1:  # who is meant by "alike", up to a limit
+            alike.append((words, [_named(run, one) for one in group[:left]]))
+            left -= len(alike[-1][1])
     return {
         "note": _note(run, groups),
         "shown": bars[:shown],
         "unprinted": max(0, shown - _PRINTED),
         "folded": bars[shown:],
-        **_alike(run, [group for group in groups if len(group) > 1]),
+        "alike": alike,
+        "unnamed": max(0, sum(len(group) for group in groups if len(group) > 1) - MOST),
     }
 
 
 def _groups(run: Run) -> list[list[int]]:
     """Owners by what their bars show, in the order of the first; a few alike stay apart, with their names."""
     found: dict[tuple[str, float], list[int]] = {}
-    for at, (spent, budget) in enumerate(zip(run.privacy.certified, run.privacy.budgets)):
+    for at, (spent, budget) in enumerate(zip(run.privacy.certified.per_owner, run.privacy.budgets)):
         found.setdefault((number(at_most(spent)), budget), []).append(at)
     parted = (
         [group] if len(group) > _ALIKE or len(found) == 1 else [[at] for at in group]
@@ -59,7 +72,7 @@ def _groups(run: Run) -> list[list[int]]:
 def _note(run: Run, groups: list[list[int]]) -> str:
     privacy, owners = run.privacy, len(run.names)
     if len(groups) == 1 and owners > 1:
-        spent, budget = number(at_most(privacy.worst)), number(privacy.budgets[0])
+        spent, budget = number(at_most(privacy.certified.max)), number(privacy.budgets[0])
         who = "Both" if owners == 2 else f"All {owners:,}"
         told = f"{who} owners alike: certified ε ≤ {spent} of a budget of {budget}"
     else:
@@ -68,32 +81,7 @@ def _note(run: Run, groups: list[list[int]]) -> str:
     return f"{told}. δ = {number(privacy.delta)}."
 
 
-def _share(run: Run, at: int) -> float:
-    return round(run.privacy.certified[at] / run.privacy.budgets[at], 3)
-
-
-def _bar(run: Run, group: list[int]) -> Gauge:
-    at = group[0]
-    spent, budget, within = run.privacy.certified[at], run.privacy.budgets[at], run.privacy.within[at]
-    kind = "endless" if math.isinf(spent) else "" if within else "above"
-    who = _named(run, at) if len(group) == 1 else ("", f"{len(group):,} owners alike")
-    return Gauge(who, _spent(run, at) + ("" if within else ", above"), within, kind, min(spent / budget, 1.0))
-
-
-def _spent(run: Run, at: int) -> str:
-    return f"ε {number(at_most(run.privacy.certified[at]))} of {number(run.privacy.budgets[at])}"
-
-
 def _named(run: Run, at: int) -> tuple[str, str]:
     """The number that pictures have, and the name; once, where the name is only a number."""
     counted = run.names[at] == f"owner {run.numbers[at]}"
     return "" if counted else str(run.numbers[at]), run.names[at]
-
-
-def _alike(run: Run, groups: list[list[int]]) -> dict[str, Any]:
-    """Who is meant by "alike", up to a limit; and how many more there are."""
-    found, left = [], MOST
-    for group in groups:
-        found.append((_spent(run, group[0]), [_named(run, at) for at in group[:left]]))
-        left -= len(found[-1][1])
-    return {"alike": found, "unnamed": max(0, sum(map(len, groups)) - MOST)}

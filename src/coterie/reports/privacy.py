@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import msgspec
+
 from coterie._rounding import at_least, at_most
 from coterie.evaluation.words import shown, title
-from coterie.relations import RELATIONS
 from coterie.reports.amounts import number
 from coterie.reports.constant import an
 from coterie.reports.constant import verdict as verdict_of
@@ -27,16 +28,14 @@ class Bar(NamedTuple):
     shown: str
 
 
-def sizes_are_private(run: Run) -> bool:
-    """Whether the relation keeps numbers of records private: then no owner tells its own, and they are marked."""
-    relation = RELATIONS.get(run.privacy.certificate["relation"])
-    return relation is not None and not relation.sizes_are_public
-
-
 def lead(run: Run) -> dict[str, Any]:
     """The words of the result in a sentence."""
-    metric, owners = run.metric, len(run.names)
+    metric, owners, told = run.metric, len(run.names), run.evaluation
     who = "One owner" if owners == 1 else f"Together, {owners:,} owners"
+    published = ""
+    if told is not None and not told["diverged"] and told["metrics"]:  # charged for, so that all may hear it
+        first = metric.name if metric.name in told["metrics"] else next(iter(told["metrics"]))
+        published = f"{title(first)} {shown(told['metrics'][first])}"
     return {
         "verdict": verdict_of(metric.name, metric.joint, metric.constant, metric.constant_says),
         "who": f"{who} with {counted(sum(run.sizes), run.privacy.unit)}",
@@ -45,47 +44,42 @@ def lead(run: Run) -> dict[str, Any]:
         "alone": "Alone, at the same budget, they reach"
         if owners > 1
         else "The baseline at the same budget reaches",
-        "published": _published(run),
-        "endless": math.isinf(run.privacy.worst),
+        "published": published,
+        "endless": math.isinf(run.privacy.certified.max),
     }
-
-
-def _published(run: Run) -> str:
-    """What was charged for, so that all may hear it: the first metric with its interval."""
-    told = run.evaluation
-    if told is None or told["diverged"] or not told["metrics"]:
-        return ""
-    first = run.metric.name if run.metric.name in told["metrics"] else next(iter(told["metrics"]))
-    return f"{title(first)} {shown(told['metrics'][first])}"
-
-
-def certified(privacy: Privacy) -> str:
-    """The largest certificate, rounded up."""
-    return number(at_most(privacy.worst))
 
 
 def claims(privacy: Privacy) -> dict[str, Any]:
     """Claimed, certified, audited: bars and a table, never added to each other."""
-    same = len(set(privacy.budgets)) == 1
-    above = privacy.claimed is not None and privacy.worst > privacy.claimed * (1 + 1e-6)
+    claimed, worst, audited = privacy.claimed, privacy.certified.max, privacy.audited
+    budgets, same = privacy.budgets, len(set(privacy.budgets)) == 1
+    above = claimed is not None and worst > claimed * (1 + 1e-6)
+    stated = "none stated" if claimed is None else number(claimed)
+    proved = number(at_most(worst))
+    found = "not measured" if audited is None else number(at_least(audited))
     rows = [
-        Bar("claimed by the paper", "claimed", privacy.claimed, _claimed(privacy)),
-        Bar("certified, at most", "above" if above else "certified", privacy.worst, certified(privacy)),
-        Bar("audited, at least", "audited", privacy.audited, _audited(privacy)),
+        Bar("claimed by the paper", "claimed", claimed, stated),
+        Bar("certified, at most", "above" if above else "certified", worst, proved),
+        Bar("audited, at least", "audited", audited, found),
     ]
-    bars, mark, logarithmic = _lengths(rows, privacy.budgets[0] if same else None)
-    scale = "logarithmic" if logarithmic else "linear, from zero"
-    budgets = "The upright mark is the budget." if same else _range_of(privacy)
-    world = (
-        ""
-        if privacy.audited is None
-        else f" Audited: this run's releases, with a {noun_of(privacy.unit)} at its worst."
+    bars, mark, logarithmic = _lengths(rows, budgets[0] if same else None)
+    caption = f"ε, {'logarithmic' if logarithmic else 'linear, from zero'}. "
+    caption += (
+        "The upright mark is the budget."
+        if same
+        else f"Budgets: {number(min(budgets))} to {number(max(budgets))}, one for each owner."
     )
+    if audited is not None:
+        caption += f" Audited: this run's releases, with a {noun_of(privacy.unit)} at its worst."
     return {
         "bars": bars,
         "mark": mark,
-        "caption": f"ε, {scale}. {budgets}{world}",
-        "first": _first(privacy),
+        "caption": caption,
+        "first": (
+            stated if claimed is None else f"ε = {stated}",
+            "ε = ∞" if math.isinf(worst) else f"ε ≤ {proved}",
+            found if audited is None else f"ε ≥ {found}",
+        ),
         "rows": _rows(privacy),
         "notes": _notes(privacy),
     }
@@ -118,40 +112,27 @@ def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, flo
     return drawn, None if budget is None else length(budget), logarithmic
 
 
-def _range_of(privacy: Privacy) -> str:
-    return f"Budgets: {number(min(privacy.budgets))} to {number(max(privacy.budgets))}, one for each owner."
-
-
-def _claimed(privacy: Privacy) -> str:
-    return "none stated" if privacy.claimed is None else number(privacy.claimed)
-
-
-def _audited(privacy: Privacy) -> str:
-    return "not measured" if privacy.audited is None else number(at_least(privacy.audited))
-
-
-def _first(privacy: Privacy) -> tuple[str, str, str]:
-    """The table's first row: three ε."""
-    return (
-        "none stated" if privacy.claimed is None else f"ε = {number(privacy.claimed)}",
-        "ε = ∞" if math.isinf(privacy.worst) else f"ε ≤ {certified(privacy)}",
-        f"ε ≥ {_audited(privacy)}" if privacy.audited is not None else "not measured",
-    )
-
-
 def _rows(privacy: Privacy) -> list[tuple[str, str, str, str]]:
-    """Of each: what it says, what it is about, who says so."""
-    claim, certificate = privacy.claim, privacy.certificate
-    finding = privacy.audit.get("finding")
+    """The other rows of the table: what each number is, of what, under which assumptions, who says so."""
+    claim, certificate = privacy.claim, msgspec.structs.asdict(privacy)
+    audit = {} if privacy.audited is None else privacy.audit
+    finding = audit.get("finding")
     finding = finding if isinstance(finding, dict) else {}
+    owner = "this run" if len(privacy.certified.per_owner) == 1 else "this run, the owner with the largest"
+    world, bound = _of(audit, "world"), audit.get("certified_epsilon")
+    if isinstance(bound, (int, float)):  # what the audit attacked, with the certificate that holds for it
+        world += f"; certified for it: {_limit(bound)}"
+    effort, confidence = _NONE, finding.get("confidence")
+    if isinstance(games := finding.get("games"), int) and isinstance(confidence, (int, float)):
+        effort = f"{games:,} games, confidence {confidence:g}"
     return [
         ("is", "the theorem's number", "an upper bound for what was released",
          "a lower bound, by attacking the running code"),
-        ("of", "these settings", _whose(privacy), _world(privacy)),
+        ("of", "these settings", owner, world),
         ("δ", _of(claim, "delta"), number(privacy.delta), _of(finding, "delta")),
         *((word, _of(claim, key), _of(certificate, key), _of(finding, key))
           for word, key in (("adjacency", "relation"), ("unit", "unit"), ("view", "view"))),
-        ("by", _of(claim, "source"), certificate["accountant"], _effort(finding)),
+        ("by", _of(claim, "source"), privacy.accountant, effort),
     ]  # fmt: skip
 
 
@@ -162,43 +143,25 @@ def _of(statement: dict[str, Any], key: str) -> str:
     return _NONE if value in (None, "") else str(value).replace("_", " ")
 
 
-def _effort(finding: dict[str, Any]) -> str:
-    games, confidence = finding.get("games"), finding.get("confidence")
-    if not isinstance(games, int) or not isinstance(confidence, (int, float)):
-        return _NONE
-    return f"{games:,} games, confidence {confidence:g}"
+def _limit(epsilon: float) -> str:
+    return "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(float(epsilon)))}"
 
 
 def _notes(privacy: Privacy) -> list[str]:
     """Why a number is infinite, when a claim does not apply, what a certificate warns of, what contradicts."""
-    note = str(privacy.claim.get("note") or "")
-    found = [
-        f"the claim is {note}" if note.startswith("outside") else note,
-        privacy.certificate["reason"],
-        *([] if privacy.all_others is None else [_together(privacy.all_others)]),
-        *([] if privacy.person is None else [_person(privacy)]),
-        *([] if privacy.pair is None else [_at(privacy.unit, 2, privacy.pair)]),
-        *privacy.warnings,
-    ]
+    note, unit, known_to = str(privacy.claim.get("note") or ""), privacy.unit, privacy.owners_per_person
+    found = [f"the claim is {note}" if note.startswith("outside") else note, privacy.reason]
+    if privacy.all_others is not None:
+        found.append(f"against all other owners together, were they to collude: {_limit(privacy.all_others)}")
+    if privacy.person is not None:
+        meant = ", which is what budgets are for" if known_to > 1 else ""
+        found.append(f"for one {at_owners(unit, told_owners(known_to))}: {_limit(privacy.person)}{meant}")
+    if privacy.pair is not None:
+        found.append(f"for one {at_owners(unit, 2)}: {_limit(privacy.pair)}")
+    found += privacy.warnings
     if privacy.audited is not None:
         found += _contradictions(privacy.audited, privacy.audit)
     return [one.rstrip(".") for one in found if one]
-
-
-def _together(epsilon: float) -> str:
-    limit = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
-    return f"against all other owners together, were they to collude: {limit}"
-
-
-def _person(privacy: Privacy) -> str:
-    """What a person whom several owners know meets, and whether that was asked for."""
-    told = _at(privacy.unit, told_owners(privacy.owners_per_person), privacy.person or 0.0)
-    return told + (", which is what budgets are for" if privacy.owners_per_person > 1 else "")
-
-
-def _at(unit: str, owners: int, epsilon: float) -> str:
-    limit = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
-    return f"for one {at_owners(unit, owners)}: {limit}"
 
 
 def _contradictions(audited: float, audit: dict[str, Any]) -> list[str]:
@@ -212,18 +175,3 @@ def _contradictions(audited: float, audit: dict[str, Any]) -> list[str]:
         if isinstance(bound, (int, float)) and audited > bound:
             found.append(f"the audit is above {words}")
     return found
-
-
-def _whose(privacy: Privacy) -> str:
-    return "this run" if len(privacy.certified) == 1 else "this run, the owner with the largest"
-
-
-def _world(privacy: Privacy) -> str:
-    """What the audit attacked, with the certificate that holds for it."""
-    if privacy.audited is None:
-        return _NONE
-    bound = privacy.audit.get("certified_epsilon")
-    known = (
-        f"; certified for it: ε ≤ {number(at_most(float(bound)))}" if isinstance(bound, (int, float)) else ""
-    )
-    return f"{_of(privacy.audit, 'world')}{known}"

@@ -10,19 +10,8 @@ import math
 from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
 from coterie.reports.odds import in_hundred, of_replacing, one_in, right_accusations, suspicion
-from coterie.reports.statement import (
-    ONE_DOMAIN,
-    SEEDED,
-    TRANSCRIPT,
-    Facts,
-    epsilon_of,
-    honest,
-    promised,
-    sizes_are_private,
-    whole,
-    whom,
-)
-from coterie.units import OWNER, counted, noun_of
+from coterie.reports.statement import ONE_DOMAIN, SEEDED, TRANSCRIPT, Facts, epsilon_of, honest
+from coterie.units import OWNER, counted
 
 OFTEN, SELDOM = 1 / 10, 1 / 1000  # how often the suspicions of the examples are right beforehand
 _ACCUSED = 1 / 1000  # of all suspects, in the example that counts δ
@@ -44,17 +33,17 @@ def promise(facts: Facts) -> list[str]:
 
 def in_short(facts: Facts) -> str:
     """The one sentence, for a terminal."""
-    epsilon, delta = of_replacing(promised(facts), facts.delta, facts.relation)
+    epsilon, delta = of_replacing(facts.promised, facts.delta, facts.relation)
     if facts.engine == SEEDED:
         return (
-            f"nothing is promised about any {noun_of(facts.unit)}: the noise was a test's, and whoever has its seed "
+            f"nothing is promised about any {facts.noun}: the noise was a test's, and whoever has its seed "
             "can take it off."
         )
-    said = at_most(epsilon, delta, whom(facts))
+    said = at_most(epsilon, delta, facts.whom)
     if _promises_nothing(epsilon, delta):
         return said
-    if _too_large(facts):
-        said = f"{said[:-1]}; and that δ would allow {whole(facts)} to be published."
+    if facts.most * facts.delta >= 1:
+        said = f"{said[:-1]}; and that δ would allow {facts.whole} to be published."
     return f"if real owners do what was simulated here, {said}" if facts.engine in ONE_DOMAIN else said
 
 
@@ -76,23 +65,18 @@ def at_most(epsilon: float, delta: float, unit: str) -> str:
     became = _become(often)
     if often >= _CERTAIN:
         became += f", and one of 1 in 1,000 at most {one_in(seldom)}"
-    return f"{little}a suspicion of 1 in 10 about one {unit} {became}{_but_for(delta)}."
+    cases = "case" if delta <= 0.5 else "cases"
+    but = f", but for {one_in(delta).replace(' in', f' {cases} in')}" if delta else ""
+    return f"{little}a suspicion of 1 in 10 about one {unit} {became}{but}."
 
 
 def _promises_nothing(epsilon: float, delta: float) -> bool:
     return delta >= 1 or not suspicion(SELDOM, epsilon) < _CERTAIN  # also where ε is not a number
 
 
-def _but_for(delta: float) -> str:
-    if delta == 0:
-        return ""
-    cases = "case" if delta <= 0.5 else "cases"
-    return f", but for {one_in(delta).replace(' in', f' {cases} in')}"
-
-
 def _done(facts: Facts) -> str:
     where = "this was a simulation, in one place, of the following. O" if facts.engine in ONE_DOMAIN else "o"
-    each = "each has" if facts.unit == UNIT else f"all records of one {noun_of(facts.unit)} together have"
+    each = "each has" if facts.unit == UNIT else f"all records of one {facts.noun} together have"
     sums = f"sums over records, in which {each} a limited part"
     stays = "Your record stays with its owner" if facts.unit == UNIT else "Your records stay with their owner"
     noise = "with random noise added" if facts.noisy else "without any noise"
@@ -117,15 +101,20 @@ def _done(facts: Facts) -> str:
 
 def _learnt(facts: Facts) -> list[str]:
     """What anybody can learn about one record, and what δ and repetition do to it."""
-    epsilon, delta = of_replacing(promised(facts), facts.delta, facts.relation)
+    epsilon, delta = of_replacing(facts.promised, facts.delta, facts.relation)
     if facts.engine == SEEDED or not math.isfinite(epsilon) or delta >= 1:
         why = f" The reason: {facts.reason.rstrip('.')}." if facts.reason else ""
         return [f"What can be learnt about you: no limit can be given.{why}"]
     if _promises_nothing(epsilon, delta):
         return ["What can be learnt about you: no limit of use. Whoever accuses people of what their record would tell "
                 "may be right nearly always."]  # fmt: skip
+    sees = "every message of every owner" if facts.view == TRANSCRIPT else f"what is covered ({facts.view})"
+    often, seldom = (_right(suspicion(prior, epsilon)) for prior in (OFTEN, SELDOM))
     return [
-        f"What can be learnt about you: {_accusations(facts, epsilon)}",
+        "What can be learnt about you: think of people who are suspected of something that their record would tell, "
+        f"and of 1 in 10 of them it is true. Somebody knows all other records, sees {sees}, and accuses whom they "
+        f"like. On average, of these accusations {often}; where the suspicion was true of 1 in 1,000, {seldom}. The "
+        "same holds for a guess whether your record is there, or another in its place.",
         f"The exception: {_exception(facts, epsilon, delta)}",
         f"{_several(facts)} or after two such runs on the same records, 1 in 10 "
         f"{_become(suspicion(OFTEN, 2 * epsilon))}, with more exceptions; and so on. Trying settings out on the "
@@ -137,27 +126,16 @@ def _several(facts: Facts) -> str:
     """Who is protected less than the others."""
     if facts.owners_per_person > 1:
         return (
-            f"More owners, several runs: all this is for one {whom(facts)}, and this run. If twice as many owners know "
+            f"More owners, several runs: all this is for one {facts.whom}, and this run. If twice as many owners know "
             "you, which nobody can see,"
         )
     if facts.unit == UNIT:
         return "Several records, several runs: all this is for one record and this run. If you have two,"
-    if noun_of(facts.unit) == OWNER:
+    if facts.noun == OWNER:
         return f"Several owners, several runs: all this is for one {facts.unit} and this run. If two owners know you,"
     return (
         f"Several owners, several runs: all this is for one {facts.unit}, at one owner, and this run. If two owners "
         "know you, which nobody can see,"
-    )
-
-
-def _accusations(facts: Facts, epsilon: float) -> str:
-    sees = "every message of every owner" if facts.view == TRANSCRIPT else f"what is covered ({facts.view})"
-    often, seldom = (_right(suspicion(prior, epsilon)) for prior in (OFTEN, SELDOM))
-    return (
-        "think of people who are suspected of something that their record would tell, and of 1 in 10 of them it is "
-        f"true. Somebody knows all other records, sees {sees}, and accuses whom they like. On average, of "
-        f"these accusations {often}; where the suspicion was true of 1 in 1,000, {seldom}. "
-        "The same holds for a guess whether your record is there, or another in its place."
     )
 
 
@@ -186,28 +164,16 @@ def _exception(facts: Facts, epsilon: float, delta: float) -> str:
 
 def _against_sizes(facts: Facts) -> str:
     """δ against one in an owner's records: publishing one at random with probability n δ is (0, δ)-private."""
-    if sizes_are_private(facts):
-        return ""
-    size = _most(facts)
-    among = noun_of(facts.unit) == OWNER
-    who = f"With {size:,} owners" if among else f"For an owner of {counted(size, facts.unit)}"
-    if _too_large(facts):
-        return f" {who} that is too many: publishing {whole(facts)} at random would be allowed."
+    size = facts.most
+    who = f"With {size:,} owners" if facts.noun == OWNER else f"For an owner of {counted(size, facts.unit)}"
+    if facts.most * facts.delta >= 1:
+        return f" {who} that is too many: publishing {facts.whole} at random would be allowed."
     if size * facts.delta > 0.01:
         return (
-            f" {who} that is not small: publishing {whole(facts)} at random would be "
+            f" {who} that is not small: publishing {facts.whole} at random would be "
             f"allowed once in {math.floor(1 / (size * facts.delta) + 1e-9):,} runs."
         )
     return ""
-
-
-def _too_large(facts: Facts) -> bool:
-    return not sizes_are_private(facts) and _most(facts) * facts.delta >= 1
-
-
-def _most(facts: Facts) -> int:
-    """Units that δ is held against: of the largest owner; where owners are the units, all owners."""
-    return len(facts.sizes) if noun_of(facts.unit) == OWNER else max(facts.sizes)
 
 
 def _beware(facts: Facts) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from coterie.evaluation.words import DIVERGED, about, shown, title, too_few
@@ -11,7 +12,7 @@ from coterie.units import several
 SHOWN = 12  # classes of a table that can still be read
 
 
-def told(evaluation: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
+def told(evaluation: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
     """Numbers that may be told, with 95 % intervals; none of them is an oracle value."""
     cells, bands = evaluation["confusion"], evaluation["calibration"]
     cells = cells if cells is not None and len(classes) == len(cells) <= SHOWN else []

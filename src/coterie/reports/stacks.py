@@ -17,42 +17,38 @@ _NUMBERED = 16  # columns beyond which not every one has its number below
 
 def stacks(run: Run) -> dict[str, Any]:
     """The columns, in the colours of their classes where these are given; numbers beside them; the key."""
-    sizes, owners = run.sizes, len(run.sizes)
+    sizes, owners, numbers = run.sizes, len(run.sizes), run.numbers
     top = nice_ticks(0.0, float(max(sizes)))[-1]
-    parts, labels = (
-        (np.array(sizes)[:, None], []) if run.counts is None else _grouped(run.counts, run.classes)
-    )
+    parts, labels = _parts(run)
     colours = [*CLASSES[: len(labels)], *[OTHER] * (len(labels) > len(CLASSES))] or ["var(--joint)"]
     columns = []
     for at, row in enumerate(parts):
         heights = 100 * row / top
-        titled = f"{run.numbers[at]} {run.names[at]}: {counted(sizes[at], run.privacy.unit)}"
+        titled = f"{numbers[at]} {run.names[at]}: {counted(sizes[at], run.privacy.unit)}"
         columns.append((titled, [one for one in zip(100 - np.cumsum(heights), heights, colours) if one[1]]))
     described = (
         f"{several(run.privacy.unit)} of each of {many(owners, 'owner')}: {min(sizes):,} to {max(sizes):,}"
     )
+    step = 1 if owners <= _NUMBERED else int(nice_ticks(0.0, float(owners))[1])  # of many, round numbers
     return {
         "kind": "stacks one" if owners == 1 else "stacks",
         "owners": owners,
         "described": described,
         "columns": columns,
         "up": [(share, f"{share * top:,.6g}") for share in (0.0, 0.5, 1.0)],
-        "along": [((at + 0.5) / owners, str(run.numbers[at])) for at in _numbered(run.numbers)],
+        "along": [((at + 0.5) / owners, str(one)) for at, one in enumerate(numbers) if one % step == 0],
         "key": list(zip(labels, colours)),
     }
 
 
-def _grouped(counts: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
-    """As many classes as there are colours, the others as one."""
-    shown = len(CLASSES)
+def _parts(run: Run) -> tuple[np.ndarray, list[str]]:
+    """(owners, parts) records by class where these are given, and the classes: as many as there are colours, the
+    others as one."""
+    classes, shown = run.partition.classes, len(CLASSES)
+    if run.partition.counts is None:
+        return np.array(run.sizes)[:, None], []
+    counts = np.array(run.partition.counts, int).reshape(len(run.sizes), len(classes))
     if len(classes) <= shown:
         return counts, list(classes)
     others = f"{len(classes) - shown} others"
     return np.c_[counts[:, :shown], counts[:, shown:].sum(1)], [*classes[:shown], others]
-
-
-def _numbered(numbers: tuple[int, ...]) -> list[int]:
-    """Which columns, from 0, have their number below: all of a few, round ones of many."""
-    owners = len(numbers)
-    step = 1 if owners <= _NUMBERED else int(nice_ticks(0.0, float(owners))[1])
-    return [at for at in range(owners) if numbers[at] % step == 0]

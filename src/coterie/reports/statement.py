@@ -7,7 +7,7 @@ unit, adjacency, what is released, the adversary's view, accounting, assumptions
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coterie._rounding import at_most
@@ -76,6 +76,30 @@ class Facts:
     columns_declared: bool  # or made from the records
     test_is_public: bool
     engine: str
+    # What many sentences say, of the others.
+    promised: float = field(
+        init=False
+    )  # the ε for whom the budget is promised: a unit, or a person at several owners
+    noun: str = field(init=False)  # of the unit
+    whom: str = field(init=False)  # to whom it is promised, after "one"
+    whole: str = field(init=False)  # what a δ that is too large would let somebody publish
+    # Where adding a record makes a neighbour, how many there are is a secret: no sentence may be made of it.
+    sizes_are_private: bool = field(init=False)
+    # Units that δ is held against: of the largest owner; where owners are the units, all owners. None where private.
+    most: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        noun, private = noun_of(self.unit), not named(self.relation).sizes_are_public
+        many = len(self.sizes) if noun == OWNER else max(self.sizes, default=0)
+        for name, value in {
+            "promised": self.epsilon if self.owners_per_person == 1 else epsilon_of(self.person),
+            "noun": noun,
+            "whom": at_owners(self.unit, self.owners_per_person),
+            "whole": "a whole record" if self.unit == UNIT else f"all records of one {noun}",
+            "sizes_are_private": private,
+            "most": 0 if private else many,
+        }.items():
+            object.__setattr__(self, name, value)
 
 
 # What nothing else in a result says. A result keeps these beside its certificates, under `privacy.facts`.
@@ -93,18 +117,31 @@ def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
 
 def statement(facts: Facts) -> list[str]:
     """One sentence or a few for each item, as "Item: what holds"."""
+    sizes = "" if facts.sizes_are_private else f" each owner's number of {several(facts.unit)},"
+    read_off = undeclared(facts.classes_declared, facts.columns_declared)
+    features = "independent of the data; ranges and categories are constants that were given."
+    if facts.fitted_on_public_rows:
+        features = "fitted on rows that were declared public, and on constants; never on private rows."
+    test_rows = "declared public, so the joint model's metric costs nothing."
+    if not facts.test_is_public:
+        test_rows = (
+            "owners' own records. A metric on them is an oracle value: the guarantee does not cover its "
+            "publication."
+        )
     return [
         f"Guarantee: {_guarantee(facts)}",
         f"Unit of privacy: {_unit(facts)}",
         f"Adjacency: {named(facts.relation).words(facts.unit, facts.owners_per_person)}",
         f"Released: {_released(facts)}",
-        f"Public without charge: {_public(facts)}",
+        f"Public without charge: names of owners and columns, classes, ranges,{sizes} the topology, who takes part "
+        f"when, and all settings.{''.join(f' Beware: {one}.' for one in read_off)}",
         f"Adversary's view: {_view(facts)}",
-        f"Accountant: {_accountant(facts)}",
+        f"Accountant: {facts.accountant}, over the noise and the sampling that were executed (calibration: "
+        f"{facts.calibration}). `coterie certify --from result.json` computes it again.",
         f"δ against 1/n: {_delta(facts)}",
         f"Noise: {_noise(facts)}",
-        f"Features: {_features(facts)}",
-        f"Test rows: {_test_rows(facts)}",
+        f"Features: {facts.features}: {features}",
+        f"Test rows: {test_rows}",
         "Tuning: settings are taken as given. If they were chosen by looking at private results, that cost is not "
         "included.",
         "Scope: this run alone. Runs on the same records add up; an owner's ledger keeps count.",
@@ -113,36 +150,26 @@ def statement(facts: Facts) -> list[str]:
 
 
 def _guarantee(facts: Facts) -> str:
-    if math.isinf(promised(facts)):
+    if math.isinf(facts.promised):
         why = f", because {facts.reason}" if facts.reason else ""
         return f"none. No finite ε can be certified for what was released{why}."
     who = "the owner" if len(facts.sizes) == 1 else "every owner"
-    epsilon, delta = number(at_most(promised(facts))), number(facts.delta)
+    epsilon, delta = number(at_most(facts.promised)), number(facts.delta)
     return f"for {who}, what was released is (ε, δ)-differentially private with ε ≤ {epsilon}, δ = {delta}."
 
 
-def promised(facts: Facts) -> float:
-    """The ε for whom the budget is promised: a unit, or a person at several owners."""
-    return facts.epsilon if facts.owners_per_person == 1 else epsilon_of(facts.person)
-
-
-def whom(facts: Facts) -> str:
-    """To whom it is, in words after "one"."""
-    return at_owners(facts.unit, facts.owners_per_person)
-
-
 def _unit(facts: Facts) -> str:
-    noun, several_owners = noun_of(facts.unit), facts.owners_per_person > 1
+    noun, several_owners = facts.noun, facts.owners_per_person > 1
     if facts.unit == UNIT:
-        who = f"one {whom(facts)}, all of them together" if several_owners else "one record of one owner"
+        who = f"one {facts.whom}, all of them together" if several_owners else "one record of one owner"
         less = "records, or at more owners," if several_owners else "several records"
         return (
             f"{who}. Somebody with {'more ' * several_owners}{less} is protected less, and without a bound on their "
             f"number no guarantee for a person follows.{_otherwise(facts)}"
         )
     if noun == OWNER:
-        return f"one {whom(facts)}: all that it holds, as far as it takes part.{_record(facts)}{_otherwise(facts)}"
-    at = whom(facts) if several_owners else f"{facts.unit}, at one owner"
+        return f"one {facts.whom}: all that it holds, as far as it takes part.{_record(facts)}{_otherwise(facts)}"
+    at = facts.whom if several_owners else f"{facts.unit}, at one owner"
     known = "more owners" if several_owners else "two owners"
     return (
         f"one {at}: all of them together, however many there are. An owner who has more of one {noun} leaves the "
@@ -153,23 +180,24 @@ def _unit(facts: Facts) -> str:
 
 def _record(facts: Facts) -> str:
     """Argument: replacing one record of a unit is replacing the unit; adding one is removing it and adding another."""
-    return "" if sizes_are_private(facts) else f" The same ε bounds one record of one {noun_of(facts.unit)}."
+    return "" if facts.sizes_are_private else f" The same ε bounds one record of one {facts.noun}."
 
 
 def _otherwise(facts: Facts) -> str:
     """The other number: of one unit where several are promised something, of a person at two owners else."""
     if facts.person is None or math.isinf(facts.epsilon):
         return ""
+    told, at_two = "", facts.person
     if facts.owners_per_person > 1:
-        one = f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}."
-        return one if facts.pair is None else one + _at_two(facts, facts.pair)
-    return _at_two(facts, facts.person)
-
-
-def _at_two(facts: Facts, person: dict[str, Any]) -> str:
-    epsilon = epsilon_of(person)
+        told, at_two = (
+            f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}.",
+            facts.pair,
+        )
+    if at_two is None:
+        return told
+    epsilon = epsilon_of(at_two)
     bound = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
-    return f" For one {at_owners(facts.unit, 2)}: {bound}."
+    return f"{told} For one {at_owners(facts.unit, 2)}: {bound}."
 
 
 def _released(facts: Facts) -> str:
@@ -200,7 +228,7 @@ def _released(facts: Facts) -> str:
         )
     parts = "records, each record's part"
     if facts.unit != UNIT:
-        parts = f"{several(facts.unit)}, the part of all records of one {noun_of(facts.unit)} together"
+        parts = f"{several(facts.unit)}, the part of all records of one {facts.noun} together"
     return (
         f"sums over {parts} at most {number(facts.clip_norm)} in {facts.norm}-norm, {facts.noise}; "
         f"at most {times} an owner, of {facts.sampling}.{more} All models, also the final one, are computed from these "
@@ -208,24 +236,12 @@ def _released(facts: Facts) -> str:
     )
 
 
-def _public(facts: Facts) -> str:
-    read_off = undeclared(facts.classes_declared, facts.columns_declared)
-    beware = "".join(f" Beware: {one}." for one in read_off)
-    return (
-        f"names of owners and columns, classes, ranges,{_public_sizes(facts)} the topology, who takes part when, and "
-        f"all settings.{beware}"
-    )
-
-
 def _view(facts: Facts) -> str:
+    but = "one" if facts.unit == UNIT else f"those of one {facts.noun}"
     if facts.view == TRANSCRIPT:
-        return f"public transcript: it sees every message of every owner, and knows all records but {_but(facts)}."
+        return f"public transcript: it sees every message of every owner, and knows all records but {but}."
     more = f" Against all other owners together: {together(facts)}." if facts.all_others else ""
-    return f"{facts.view}. The adversary knows all records but {_but(facts)}.{more}"
-
-
-def _but(facts: Facts) -> str:
-    return "one" if facts.unit == UNIT else f"those of one {noun_of(facts.unit)}"
+    return f"{facts.view}. The adversary knows all records but {but}.{more}"
 
 
 def together(facts: Facts) -> str:
@@ -242,29 +258,13 @@ def epsilon_of(certificate: dict[str, Any] | None) -> float:
     return float(value) if isinstance(value, int | float) else math.inf
 
 
-def _accountant(facts: Facts) -> str:
-    return (
-        f"{facts.accountant}, over the noise and the sampling that were executed (calibration: {facts.calibration}). "
-        "`coterie certify --from result.json` computes it again."
-    )
-
-
-def _public_sizes(facts: Facts) -> str:
-    return "" if sizes_are_private(facts) else f" each owner's number of {several(facts.unit)},"
-
-
-def sizes_are_private(facts: Facts) -> bool:
-    """Where adding a record makes a neighbour, how many there are is a secret, and no sentence may be made of it."""
-    return not named(facts.relation).sizes_are_public
-
-
 def _delta(facts: Facts) -> str:
-    if sizes_are_private(facts):
+    if facts.sizes_are_private:
         return (
             f"δ = {number(facts.delta)} must be well below one over every owner's number of {several(facts.unit)}, "
             "which is not public here: each owner checks its own."
         )
-    if noun_of(facts.unit) == OWNER:
+    if facts.noun == OWNER:
         return _against_owners(facts)
     least, most = 1 / max(facts.sizes), 1 / min(facts.sizes)
     above = sum(facts.delta * size >= 1 for size in facts.sizes)
@@ -275,7 +275,7 @@ def _delta(facts: Facts) -> str:
     which = "the owner" if owners == 1 else f"{above:,} of {owners:,} owners"
     return (
         f"δ = {delta} is not below 1/n for {which} (1/n is {least:.2g} to {most:.2g}): at such a δ, publishing "
-        f"{whole(facts)} at random would be allowed. Choose a smaller one."
+        f"{facts.whole} at random would be allowed. Choose a smaller one."
     )
 
 
@@ -286,14 +286,9 @@ def _against_owners(facts: Facts) -> str:
         margin = number(1 / (facts.delta * owners))
         return f"δ = {delta} is below 1/n, n the number of owners; 1/n is {margin} times as large."
     return (
-        f"δ = {delta} is not below 1/n, n = {owners:,} owners: at such a δ, publishing {whole(facts)} would be "
+        f"δ = {delta} is not below 1/n, n = {owners:,} owners: at such a δ, publishing {facts.whole} would be "
         "allowed. Choose a smaller one."
     )
-
-
-def whole(facts: Facts) -> str:
-    """What a δ that is too large would let somebody publish."""
-    return "a whole record" if facts.unit == UNIT else f"all records of one {noun_of(facts.unit)}"
 
 
 # Engines that hold everyone's records and seed, and where.
@@ -311,18 +306,6 @@ def _noise(facts: Facts) -> str:
     if facts.engine == SEEDED:
         return "a test's, drawn from a seed that was given: whoever has the seed can take this noise off."
     return "the guarantee is that of ideal noise of the same scale."
-
-
-def _features(facts: Facts) -> str:
-    if facts.fitted_on_public_rows:
-        return f"{facts.features}: fitted on rows that were declared public, and on constants; never on private rows."
-    return f"{facts.features}: independent of the data; ranges and categories are constants that were given."
-
-
-def _test_rows(facts: Facts) -> str:
-    if facts.test_is_public:
-        return "declared public, so the joint model's metric costs nothing."
-    return "owners' own records. A metric on them is an oracle value: the guarantee does not cover its publication."
 
 
 def honest(facts: Facts) -> str:

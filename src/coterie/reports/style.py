@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from pathlib import Path
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -11,6 +10,12 @@ COLOURS = (_TEMPLATES / "colours.css").read_text()
 LIGHT, DARK = (dict(re.findall(r"--(\w+):(#\w+)", part)) for part in COLOURS.split("@media"))
 CLASSES = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#ff9da7")
 OTHER = "#8a94a0"  # of classes beyond those
+_RULES = [
+    (set(classes.split(".")), said)
+    for classes, said in re.findall(
+        r"^\.([\w.]+)\{([^{}]*)\}$", (_TEMPLATES / "style.css").read_text(), re.MULTILINE
+    )
+]
 
 
 def look(kind: str) -> dict[str, str]:
@@ -20,12 +25,5 @@ def look(kind: str) -> dict[str, str]:
     {'stroke': 'var(--floor)', 'stroke-width': '2', 'stroke-dasharray': '7 5'}
     """
     classes = set(kind.split())
-    rules = [(set(names.split(".")), said) for names, said in _rules()]
-    fitting = sorted((rule for rule in rules if rule[0] <= classes), key=lambda rule: len(rule[0]))
+    fitting = sorted((rule for rule in _RULES if rule[0] <= classes), key=lambda rule: len(rule[0]))
     return {key: value for _, said in fitting for key, value in re.findall(r"([\w-]+):([^;]+)", said)}
-
-
-@lru_cache
-def _rules() -> list[tuple[str, str]]:
-    """Classes, joined by points, and what is said of them."""
-    return re.findall(r"^\.([\w.]+)\{([^{}]*)\}$", (_TEMPLATES / "style.css").read_text(), re.MULTILINE)

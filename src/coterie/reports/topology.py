@@ -32,12 +32,16 @@ class Disc(NamedTuple):
     label: tuple[float, float, bool] | None  # `bool`: inside
 
 
-def network(links: Network, run: Run) -> dict[str, Any] | None:
+def network(run: Run) -> dict[str, Any] | None:
     """What the picture is made of; None where there is too much to draw."""
-    names, sizes = run.names, run.sizes
+    links, names = run.network, run.names
     if links.links is None or len(names) > MOST:
         return None
-    at = placed(links, sizes)
+    at = placed(links, run.sizes)
+    places, middle = at.places.tolist(), [at.side / 2, at.side / 2]
+    pairs = [(places[one], places[other]) for one, other in links.links]
+    if links.hub:
+        pairs = [(place, middle) for place in places]
     spoken = links.hub or f"{links.topology} of {many(links.number_of_links, 'link')}"
     kinds = ["network", *["large"] * (at.side > _SIDE), *["dense"] * is_dense(links, len(names))]
     return {
@@ -46,7 +50,7 @@ def network(links: Network, run: Run) -> dict[str, Any] | None:
         "top": at.window[0],
         "height": at.window[1],
         "described": f"{many(len(names), 'owner')} and their links: {spoken}",
-        "lines": _lines(links, at),
+        "lines": [(*start, *end) for start, end in pairs],
         "discs": _discs(at, run),
         "hub": links.hub,
     }
@@ -73,7 +77,12 @@ def placed(links: Network, sizes: tuple[int, ...]) -> Placed:
     """The picture's measures."""
     side = _SIDE if len(sizes) <= _MANY else _LARGE
     places = (side / 2 + (side / 2 - _MARGIN) * layout(links, len(sizes))).round(1)
-    return Placed(side, places, _radii(places, sizes))
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2)
+    apart[np.diag_indices(len(places))] = np.inf
+    # The largest just fits between its neighbours.
+    room = min(_LARGEST, 0.44 * float(np.median(apart.min(1)))) if len(places) > 1 else _LARGEST
+    radii = np.maximum(max(room, _SMALLEST) * np.sqrt(np.array(sizes) / max(sizes)), _SMALLEST)
+    return Placed(side, places, radii.round(1))
 
 
 def is_dense(links: Network, owners: int) -> bool:
@@ -122,35 +131,16 @@ def _springs(links: Network, owners: int) -> np.ndarray:
     return places / max(np.abs(places).max(), 1e-9)
 
 
-def _radii(places: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Areas as the sizes; the largest just fits between its neighbours."""
-    apart = np.linalg.norm(places[:, None] - places[None], axis=2)
-    apart[np.diag_indices(len(places))] = np.inf
-    room = min(_LARGEST, 0.44 * float(np.median(apart.min(1)))) if len(places) > 1 else _LARGEST
-    return np.maximum(max(room, _SMALLEST) * np.sqrt(np.array(sizes) / max(sizes)), _SMALLEST).round(1)
-
-
-def _lines(links: Network, at: Placed) -> list[tuple[float, ...]]:
-    middle, places = np.array([at.side / 2, at.side / 2]), at.places
-    pairs = [(place, middle) for place in places] if links.hub else [
-        (places[one], places[other]) for one, other in links.links or ()
-    ]  # fmt: skip
-    return [(*map(float, a), *map(float, b)) for a, b in pairs]
-
-
 def _discs(placed: Placed, run: Run) -> list[Disc]:
-    numbered, drawn = len(run.names) <= NUMBERED, []
+    numbered, middle, drawn = len(run.names) <= NUMBERED, placed.side / 2, []
     for at, ((x, y), radius) in enumerate(zip(placed.places.tolist(), placed.radii.tolist())):
-        number = run.numbers[at]
+        number, label = run.numbers[at], None
         title = f"{number} {run.names[at]}: {counted(run.sizes[at], run.privacy.unit)}"
-        label = _label(number, x, y, radius, placed.side / 2) if numbered else None
+        if numbered and radius >= 4 + 3.5 * len(str(number)):
+            label = (x, y, True)
+        elif numbered:
+            length = math.hypot(x - middle, y - middle)
+            across, down = ((x - middle) / length, (y - middle) / length) if length > 1 else (0.0, -1.0)
+            label = (round(x + across * (radius + 9), 1), round(y + down * (radius + 9), 1), False)
         drawn.append(Disc(title, number, x, y, radius, label))
     return drawn
-
-
-def _label(number: int, x: float, y: float, radius: float, middle: float) -> tuple[float, float, bool]:
-    if radius >= 4 + 3.5 * len(str(number)):
-        return x, y, True
-    length = math.hypot(x - middle, y - middle)
-    across, down = ((x - middle) / length, (y - middle) / length) if length > 1 else (0.0, -1.0)
-    return round(x + across * (radius + 9), 1), round(y + down * (radius + 9), 1), False

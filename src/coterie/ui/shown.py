@@ -33,8 +33,8 @@ def summary(place: Path) -> dict[str, Any]:
     run = read_run(place)
     metric = run.metric
     return {
-        "data": run.facts["data"],
-        "protocol": run.facts["protocol"],
+        "data": run.data,
+        "protocol": run.protocol,
         "owners": len(run.names),
         "counted": counted(sum(run.sizes), run.privacy.unit),
         "unit": run.privacy.unit,
@@ -47,16 +47,16 @@ def summary(place: Path) -> dict[str, Any]:
         "constant": plain(metric.constant),
         "constant_says": metric.constant_says,
         "oracle": sorted(metric.oracle),
-        "certified": _at_most(run.privacy.worst),
+        "certified": _at_most(run.privacy.certified.max),
         "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
         "budget": _range(run.privacy.budgets),
         "delta": number(run.privacy.delta),
         "within": sum(run.privacy.within),
-        "gains": sum(run.benefit.gains),
-        "rounds": run.facts["rounds"],
-        "step": run.facts["step"],
-        "messages": run.facts["messages"],
-        "seconds": run.facts["seconds"],
+        "gains": int((run.gain > 0).sum()),
+        "rounds": run.rounds,
+        "step": run.step,
+        "messages": run.messages,
+        "seconds": run.seconds,
         "points": points(run),
     }
 
@@ -65,10 +65,10 @@ def points(run: Run) -> list[list[float | None]]:
     """The joint model's metric over steps, as trace.csv has it."""
     import numpy as np
 
-    values = run.metric.values
+    values = run.values
     weights = np.array(run.sizes, float) if values.shape[1] == len(run.sizes) else None
     mean = np.average(values, axis=1, weights=weights)
-    return [[int(step), plain(float(value))] for step, value in zip(run.metric.steps, mean)]
+    return [[int(step), plain(float(value))] for step, value in zip(run.steps, mean)]
 
 
 def details(place: Path) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def details(place: Path) -> dict[str, Any]:
         "state": "ended",
         "promise": run.privacy.promise[0].partition(": ")[2],
         "network": drawing(run.network, run.names, run.sizes, run.privacy.unit),
-        "gauges": gauges(run.names, run.privacy.certified, run.privacy.budgets),
+        "gauges": gauges(run.names, run.privacy.certified.per_owner, run.privacy.budgets),
     }
 
 
