@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -51,37 +52,24 @@ class Target(NamedTuple):
     read_off: tuple[str, ...]  # what of it was read off the rows, in words
 
 
+@dataclass(
+    kw_only=True, repr=False, eq=False
+)  # `__init__` keeps parameters as they are; the rest is scikit-learn's
 class PrivateEstimator(BaseEstimator, ABC):
     """Parameters and attributes that `CoterieClassifier` and `CoterieRegressor` share."""
 
-    def __init__(
-        self,
-        *,
-        protocol: str = "dual_averaging",
-        epsilon: Any = 1.0,
-        delta: float = 1e-5,
-        bounds: Any = None,
-        topology: str = "ring",
-        loss: str | None = None,
-        metric: str | None = None,
-        rounds: int | None = None,
-        random_state: Any = None,
-        engine: str = "simulate",
-        public: bool = False,
-        experiment: dict[str, Any] | None = None,
-    ) -> None:
-        self.protocol = protocol
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.topology = topology
-        self.loss = loss
-        self.metric = metric
-        self.rounds = rounds
-        self.random_state = random_state
-        self.engine = engine
-        self.public = public
-        self.experiment = experiment
+    protocol: str = "dual_averaging"
+    epsilon: Any = 1.0
+    delta: float = 1e-5
+    bounds: Any = None
+    topology: str = "ring"
+    loss: str | None = None
+    metric: str | None = None
+    rounds: int | None = None
+    random_state: Any = None
+    engine: str = "simulate"
+    public: bool = False
+    experiment: dict[str, Any] | None = None
 
     def fit(self, X: Any, y: Any, owners: Any = None, groups: Any = None) -> PrivateEstimator:
         """Train on all rows. `owners`: who holds each row, or how many they are dealt to; None: one owner has them all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from coterie.problems.metrics import PROBABLE
 from coterie.problems.names import number_text
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class CoterieClassifier(ClassifierMixin, PrivateEstimator):
     """A linear classifier that several owners train together, each within its privacy budget.
 
@@ -38,38 +40,7 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        protocol: str = "dual_averaging",
-        epsilon: Any = 1.0,
-        delta: float = 1e-5,
-        bounds: Any = None,
-        classes: Any = None,
-        topology: str = "ring",
-        loss: str | None = None,
-        metric: str | None = None,
-        rounds: int | None = None,
-        random_state: Any = None,
-        engine: str = "simulate",
-        public: bool = False,
-        experiment: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            protocol=protocol,
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            topology=topology,
-            loss=loss,
-            metric=metric,
-            rounds=rounds,
-            random_state=random_state,
-            engine=engine,
-            public=public,
-            experiment=experiment,
-        )
-        self.classes = classes
+    classes: Any = None
 
     def predict(self, X: Any) -> np.ndarray:
         """(rows,) one of `classes_` each."""

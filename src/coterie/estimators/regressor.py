@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from coterie.estimators.base import PrivateEstimator, Target
 from coterie.estimators.ranges import span_of
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class CoterieRegressor(RegressorMixin, PrivateEstimator):
     """A linear regression that several owners train together, each within its privacy budget.
 
@@ -25,38 +27,7 @@ class CoterieRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        protocol: str = "dual_averaging",
-        epsilon: Any = 1.0,
-        delta: float = 1e-5,
-        bounds: Any = None,
-        target_bounds: Any = None,
-        topology: str = "ring",
-        loss: str | None = None,
-        metric: str | None = None,
-        rounds: int | None = None,
-        random_state: Any = None,
-        engine: str = "simulate",
-        public: bool = False,
-        experiment: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            protocol=protocol,
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            topology=topology,
-            loss=loss,
-            metric=metric,
-            rounds=rounds,
-            random_state=random_state,
-            engine=engine,
-            public=public,
-            experiment=experiment,
-        )
-        self.target_bounds = target_bounds
+    target_bounds: Any = None
 
     _y_numeric = True
 
