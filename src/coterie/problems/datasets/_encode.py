@@ -8,8 +8,8 @@ a missing number the middle of its range.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,8 +51,9 @@ def scale(values: np.ndarray, low: float, high: float, log: bool = False) -> np.
     return np.nan_to_num(2.0 * share - 1.0, nan=0.0).astype(np.float32)
 
 
-def encode(columns: Mapping[str, np.ndarray], fields: Sequence[Feature]) -> Encoded:
-    """Encode the named columns, field by field: numbers, dates in days (`Days`) or as dates (`Parts`), texts.
+def encode(columns: Any, fields: Sequence[Feature]) -> Encoded:
+    """Encode the named columns of a frame or a mapping, field by field: numbers, dates in days (`Days`) or as dates
+    (`Parts`), texts.
 
     A cell that is missing is NaN, NaT or None there; what a list does not hold is anything else.
 
@@ -72,7 +73,7 @@ def encode(columns: Mapping[str, np.ndarray], fields: Sequence[Feature]) -> Enco
     bounds = np.tile(np.array([0.0, 1.0], np.float32), (len(names), 1))
     at = 0
     for field in fields:
-        values, width = columns[field.name], len(_names(field))
+        values, width = np.asarray(columns[field.name]), len(_names(field))
         if isinstance(field, (Numeric, Days)):
             x[:, at] = scale(values, field.low, field.high, isinstance(field, Numeric) and field.log)
             bounds[at, 0] = -1.0
@@ -107,7 +108,7 @@ def encoded_names(fields: Sequence[Field]) -> tuple[str, ...]:
 
 
 def codes_of(values: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
-    """Position of each value in a public list; -1 when it is not there.
+    """Position of each value in a public list, such as of categories or owners; -1 when it is not there.
 
     >>> codes_of(np.array(["b", "z", "a"]), ("a", "b")).tolist()
     [1, -1, 0]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.problems.datasets._encode import Encoded, codes_of, scale
+from coterie.problems.datasets._encode import Encoded, scale
 from coterie.problems.table import Table
 from coterie.problems.whose import Whose
 
-SPLIT_SEED = (
-    20_240_501  # of every split that the source does not make itself; fixed, so public and the same for all
-)
+SPLIT_SEED = 20_240_501  # of every split that the source does not make itself: public, and the same for all
 TEST_SHARE = 0.2
 
 
@@ -50,11 +48,6 @@ def regression(
     """A regression `Table`: targets clipped to their public range and scaled onto [-1, 1]."""
     scaled = scale(y, *target_bounds)
     return _split(name, "regression", encoded, scaled, test, target_bounds=target_bounds, **more)
-
-
-def owner_codes(values: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Codes of a natural owner column whose list of owners is public; -1 for a row without one."""
-    return codes_of(values, names)
 
 
 def _split(name, task, encoded, y, test, owner=None, whose: Whose | None = None, **more) -> Table:

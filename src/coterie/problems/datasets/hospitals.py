@@ -56,7 +56,7 @@ def sparcs(folder: Path) -> Table:
     frame: Any = pd.read_parquet(folder / "sparcs/sparcs_discharges_by_facility_2009_2020.parquet")
     frame = frame.sort_values("Facility ID", kind="stable", ignore_index=True)
     row = thin(frame["Number of Discharges"].to_numpy(), KEPT)
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in CELLS}, CELLS)
+    encoded = encode(frame, CELLS)
     encoded = encoded._replace(x=encoded.x[row])
     facility = frame["Facility ID"].to_numpy()[row]
     return _stays(

@@ -71,10 +71,9 @@ def kddcup99(folder: Path) -> Table:
 
     names = [field.name for field in FIELDS] + ["label"]
     frame = pd.read_csv(folder / "kddcup99/kddcup.data_10_percent.gz", names=names)
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in FIELDS}, FIELDS)
     return binary(
         "kddcup99",
-        encoded,
+        encode(frame, FIELDS),
         (frame["label"] != "normal.").to_numpy(),
         random_test_rows(len(frame)),
         classes=("normal", "attack"),

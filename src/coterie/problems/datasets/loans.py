@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.problems.datasets._encode import Category, Numeric, encode
-from coterie.problems.datasets._table import binary, owner_codes, random_test_rows, regression
+from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
+from coterie.problems.datasets._table import binary, random_test_rows, regression
 from coterie.problems.table import Table
 
 STATES = (
@@ -22,6 +22,7 @@ STATES = (
     "ND", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY",
 )  # fmt: skip
 RATE = (5.0, 31.0)  # per cent a year
+_RATE_SAID = {"target": "interest rate", "target_unit": "per cent a year", "note": "target: per cent a year"}
 
 CLUB = (
     Numeric("loan_amnt", 500, 40_000),
@@ -84,14 +85,15 @@ def lending_club(folder: Path) -> Table:
 
     frame: Any = pd.read_parquet(folder / "lending-club/lending_club_full_train_set.parquet")
     frame = frame[frame["int_rate_recovered"].notna()]
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in CLUB}, CLUB)
-    rate = frame["int_rate_recovered"].to_numpy()
-    test = random_test_rows(len(frame))
-    source = (
-        "LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists"
+    return regression(
+        "lending_club",
+        encode(frame, CLUB),
+        frame["int_rate_recovered"].to_numpy(),
+        RATE,
+        random_test_rows(len(frame)),
+        source="LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists",
+        **_RATE_SAID,
     )
-    more = {"target": "interest rate", "target_unit": "per cent a year", "note": "target: per cent a year"}
-    return regression("lending_club", encoded, rate, RATE, test, source=source, **more)
 
 
 def lending_club_states(folder: Path) -> Table:
@@ -99,19 +101,16 @@ def lending_club_states(folder: Path) -> Table:
     import pandas as pd
 
     frame: Any = pd.read_csv(folder / "lending-club/loans_full_schema.csv.gz")
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in CLUB_STATES}, CLUB_STATES)
     return regression(
         "lending_club_states",
-        encoded,
+        encode(frame, CLUB_STATES),
         frame["interest_rate"].to_numpy(),
         RATE,
         random_test_rows(len(frame)),
-        owner=owner_codes(frame["state"].to_numpy(), STATES),
+        owner=codes_of(frame["state"].to_numpy(), STATES),
         owner_names=STATES,
         source="OpenIntro loans_full_schema (CC BY-SA 3.0), from LendingClub",
-        target="interest rate",
-        target_unit="per cent a year",
-        note="target: per cent a year",
+        **_RATE_SAID,
     )
 
 
@@ -121,13 +120,12 @@ def sba_loans(folder: Path) -> Table:
 
     frame: Any = pd.read_parquet(folder / "sba-loans/SBAnational.parquet")
     frame = frame[frame["MIS_Status"].notna() & frame["State"].notna()]
-    encoded = encode(_sba_columns(frame), SBA)
     return binary(
         "sba_loans",
-        encoded,
+        encode(_sba_columns(frame), SBA),
         (frame["MIS_Status"] == "CHGOFF").to_numpy(),
         random_test_rows(len(frame)),
-        owner=owner_codes(frame["State"].to_numpy(), STATES),
+        owner=codes_of(frame["State"].to_numpy(), STATES),
         owner_names=STATES,
         classes=("paid in full", "charged off"),
         target="outcome",
@@ -136,18 +134,7 @@ def sba_loans(folder: Path) -> Table:
 
 
 def _sba_columns(frame) -> dict[str, np.ndarray]:
-    plain = (
-        "Term",
-        "NoEmp",
-        "CreateJob",
-        "RetainedJob",
-        "GrAppv",
-        "NewExist",
-        "UrbanRural",
-        "RevLineCr",
-        "LowDoc",
-    )
-    columns = {name: frame[name].to_numpy() for name in plain}
+    columns = {field.name: frame[field.name].to_numpy() for field in SBA if field.name in frame}
     columns["SBA share"] = frame["SBA_Appv"].to_numpy() / np.maximum(frame["GrAppv"].to_numpy(), 1.0)
     columns["year"] = frame["ApprovalFY"].astype(str).str[:4].astype(float).to_numpy()
     # codes 0 and 1 mean "no franchise"; the first two digits of a NAICS code are its sector

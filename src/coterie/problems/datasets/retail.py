@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.problems.datasets._encode import Category, Numeric, encode
-from coterie.problems.datasets._table import held_out, owner_codes, random_test_rows, regression
-from coterie.problems.datasets.persons import codes_of
+from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
+from coterie.problems.datasets._table import held_out, random_test_rows, regression
 from coterie.problems.table import Table
 from coterie.problems.whose import Whose
 from coterie.units import RECORD, Unit
@@ -56,14 +55,13 @@ def bigmart(folder: Path) -> Table:
     frame = pd.read_csv(folder / "bigmart/Train.csv.gz")
     spellings = {"LF": "low fat", "Low Fat": "low fat", "reg": "regular", "Regular": "regular"}
     frame["Item_Fat_Content"] = frame["Item_Fat_Content"].replace(spellings)
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in BIGMART}, BIGMART)
     return regression(
         "bigmart",
-        encoded,
+        encode(frame, BIGMART),
         frame["Item_Outlet_Sales"].to_numpy(),
         SALES,
         random_test_rows(len(frame)),
-        owner=owner_codes(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
+        owner=codes_of(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
         owner_names=OUTLETS,
         target="sales",
         source="Analytics Vidhya practice problem",
@@ -75,13 +73,10 @@ def blackfriday(folder: Path, unit: Unit = RECORD) -> Table:
     import pandas as pd
 
     frame = pd.read_csv(folder / "blackfriday/BlackFriday_first19280.csv.gz", dtype=str)
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in BLACKFRIDAY}, BLACKFRIDAY)
-    whose = None
-    if unit.kind == "column":
-        whose = Whose(codes_of(frame[unit.column].to_numpy(str)))
+    whose = Whose(pd.factorize(frame[unit.column])[0]) if unit.kind == "column" else None
     return regression(
         "blackfriday",
-        encoded,
+        encode(frame, BLACKFRIDAY),
         frame["Purchase"].to_numpy(np.float64),
         PURCHASE,
         held_out(len(frame), whose),

@@ -80,14 +80,11 @@ def bank(folder: Path) -> Table:
     import pandas as pd
 
     frame = pd.read_csv(folder / "bank-marketing/bank-additional-full.csv.gz", sep=";")
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in BANK}, BANK)
-    yes = (frame["y"] == "yes").to_numpy()
-    test = random_test_rows(len(frame))
     return binary(
         "bank",
-        encoded,
-        yes,
-        test,
+        encode(frame, BANK),
+        (frame["y"] == "yes").to_numpy(),
+        random_test_rows(len(frame)),
         classes=("no", "yes"),
         target="subscribes",
         source="UCI Bank Marketing (CC BY 4.0)",
@@ -172,10 +169,9 @@ def _covtype(folder: Path) -> tuple[Encoded, np.ndarray]:
 
 
 def _credit(name: str, frame) -> Table:
-    encoded = encode({field.name: frame[field.name].to_numpy() for field in CREDIT}, CREDIT)
     return binary(
         name,
-        encoded,
+        encode(frame, CREDIT),
         frame["Class"].to_numpy() == 1,
         random_test_rows(len(frame)),
         classes=("legitimate", "fraud"),
