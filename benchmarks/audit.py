@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from coterie.audit import scores, worst_case
-from coterie.audit.attack import play_both
+from coterie.audit.attack import played
 from coterie.audit.neighbours import World
 
 DIM, ROUNDS, GAMES, LOOPED = 50, 10, 100_000, 500
@@ -38,7 +38,7 @@ def measure() -> dict[str, float]:
     watch = scores.likelihood_ratio(scores.mechanics(setting.program, setting.neighbours))
 
     def ours() -> None:
-        play_both(setting.program, setting.neighbours, setting.mixer, GAMES // 2, 0, watch)
+        played(setting.sides, setting.neighbours, GAMES // 2, 0, watch)
 
     first, again = _seconds(ours), _seconds(ours)
     scale = float(setting.program.plan.noise_scale[0])

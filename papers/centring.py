@@ -28,6 +28,7 @@ from coterie.program import Batch
 from papers.scale import JUDGING, OWNERS, SMALL
 from papers.scale_choosing import DELTA, EPSILON, TESTED, loaded, played, run_of
 from papers.scale_unseen import SETS, made
+from papers.scoring import accuracy
 
 SHARE = 0.05  # of the budget
 
@@ -69,7 +70,7 @@ def values(ready: Prepared, epsilon: float, share: float | None) -> float:
         )[0]
         scores = problem.model.scores(model, jnp.asarray(test))
         if problem.loss.classes:
-            found.append(100 * float(np.mean(np.asarray(problem.loss.predict(scores)) == truth)))
+            found.append(100 * accuracy(scores, truth))
         else:
             found.append(float(np.mean((np.asarray(scores)[:, 0] - truth) ** 2)))
     return float(np.mean(found))

@@ -1,4 +1,4 @@
-"""Cost of privacy (Farokhi, Wu, Smith & Kaafar 2020, Theorem 2, equation 6), fitted on past runs or derived.
+"""Cost of privacy (Farokhi, Wu, Smith & Kaafar 2020, Theorem 2, equation 6), fitted on past runs.
 
     cost <= (c̄₁/n) √Σ ε_i⁻² + (c̄₂/n²) Σ ε_i⁻²,     c̄₁ = √(8N) c₁,   c̄₂ = 8N c₂
 
@@ -13,26 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.planning.candidates import candidates
-from coterie.planning.constants import Constants, assumed
-from coterie.planning.public import Consortium
-from coterie.planning.search import forecast
-
-BUDGETS = (
-    0.25,
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # a derived cost is fitted on forecasts at these multiples of the budgets
-_ENDLESS = 1e4  # ε that stands for none: below it, noise is what limits
 
 
 class Past(NamedTuple):
@@ -89,27 +76,6 @@ def _fitted(runs: Sequence[Past], published: bool) -> Cost:
 def relative_errors(cost: Cost, runs: Sequence[Past]) -> np.ndarray:
     """(runs,) |forecast / measured − 1|."""
     return np.array([abs(cost.at(run.records, run.epsilon) / run.cost - 1) for run in runs])
-
-
-def derived(base: Consortium, protocol: str, rounds_at_most: int, constants: Constants | None = None) -> Cost:
-    """The constants that describe a certified protocol's own forecast around these budgets; reads no record."""
-    constants = constants or assumed(base.dimension)
-
-    def excess(case: Consortium) -> float:
-        task = case.task()
-        one = forecast(task, candidates(task, protocol, (rounds_at_most,)), constants, 0.0)
-        if one is None:
-            raise InputError(f"rounds_at_most={rounds_at_most}: {protocol} cannot run here within it.")
-        return one.predicted
-
-    silent = excess(replace(base, epsilon=(_ENDLESS,)))
-    everyone = base.epsilon * len(base.sizes) if len(base.epsilon) == 1 else base.epsilon
-    runs = []
-    for factor in BUDGETS:
-        budgets = tuple(factor * epsilon for epsilon in everyone)
-        cost = excess(replace(base, epsilon=budgets)) - silent
-        runs.append(Past(sum(base.sizes), budgets, max(cost, 1e-12)))
-    return fit(runs, published=False)
 
 
 def _terms(records: int, epsilon: Sequence[float], published: bool) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from coterie.program import Batch
 from coterie.protocols.task import radius_for
 from papers.scale import CLASSES, QUANTITIES, SMALL
 from papers.scale_choosing import EPSILON, played, run_of
+from papers.scoring import accuracy
 
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray]
 
@@ -117,7 +118,7 @@ def judged(ready: Prepared) -> tuple[np.ndarray, float]:
         scores = problem.model.scores(model, jnp.asarray(ready.x_test))
         if quantity:
             return float(np.mean((np.asarray(scores)[:, 0] - truth) ** 2))
-        return 100 * float(np.mean(np.asarray(problem.loss.predict(scores)) == truth))
+        return 100 * accuracy(scores, truth)
 
     found = np.array([value(model) for model in models]).reshape(len(EPSILON), len(radii), seeds).mean(axis=2)
     if quantity:

@@ -20,11 +20,11 @@ from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
-from coterie.problems.metrics import accuracy
 from coterie.program import Program
 from coterie.protocols import build
 from coterie.protocols.mixing import mixing_of
 from coterie.topologies import aggregate, mixer
+from papers.scoring import accuracy
 
 OWNERS, SEEDS = 20, range(3)
 STEPS = (1, 2, 3, 5, 7, 10)

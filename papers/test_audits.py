@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coterie.audit import Neighbours, Setting, audit, bounds, replaced, scores, trained, worst_case
-from coterie.audit.attack import Audit, play_both
+from coterie.audit.attack import Audit, played
 from coterie.audit.neighbours import World
 from coterie.program import Shards
 from coterie.protocols import PROTOCOLS
@@ -97,7 +97,7 @@ NEAR = slice(CANARY - 3, CANARY + 16)  # choices that a record of visit 28 can e
 def test_jin_2020_deep_q_choices_alone_refute_the_claim():
     """Neighbours whose choices differ; of the transcript only the choices are used, which the theorem leaves out."""
     setting, games = choosing(), 12_000
-    both = play_both(setting.program, setting.neighbours, setting.mixer, games // 2, SEED, scores.features)
+    both = played(setting.sides, setting.neighbours, games // 2, SEED, scores.features)
     without, with_ = (one[:, NEAR, 0] for one in both)  # a message's first number is the choice
     taught = games // 6
     learnt = trained.fit(without[:taught], with_[:taught])

@@ -32,12 +32,12 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.engines.sweep import Lane, sweep
-from coterie.planning.cost import Cost, Past, fit, relative_errors
 from coterie.problems.datasets import load
 from coterie.problems.partition import Partition
 from coterie.program import Program
 from coterie.protocols import async_learner
 from coterie.protocols.task import Calibration
+from papers.cost import Cost, Past, fit, relative_errors
 from papers.test_targets_farokhi import SBA_TARGET, Case, _case, _psi
 
 PACE = 0.075  # ρ/(N + 1)

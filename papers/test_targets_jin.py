@@ -25,7 +25,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from coterie.accounting.plans import certificates_of
@@ -42,6 +41,7 @@ from coterie.program import Holdings
 from coterie.protocols import Task, build
 from coterie.topologies import build as build_topology
 from papers.reproductions.jin_tables import TABLES
+from papers.scoring import accuracy
 
 OWNERS, EACH = 10, 6_000
 CONVEX, STRONGLY = 0.0, 1e-4
@@ -139,7 +139,7 @@ def measure(
     right = []
     for seed in range(at.seeds if calibration != "noiseless" else 1):
         w = simulate(program, shards, seed=seed).model[0]
-        right.append(np.mean(np.asarray(chosen.predict(jnp.asarray(data.x_test) @ w)) == data.y_test))
+        right.append(accuracy(np.asarray(data.x_test @ w), data.y_test))
     cost = certificates_of(program.plan, task.delta)[0].epsilon
     return Row(float(np.mean(right)), float(np.std(right)), program.claim.epsilon, cost)
 

@@ -23,9 +23,9 @@ from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import prepare
 from coterie.experiments.run import run
-from coterie.problems.metrics import accuracy
 from coterie.protocols import build
 from papers.reproductions.jin_tables import TABLES
+from papers.scoring import accuracy
 
 
 def data_dir() -> Path:

@@ -21,9 +21,9 @@ from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.engines.simulate import simulate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import prepare
-from coterie.problems.metrics import accuracy
 from coterie.program import Holdings
 from coterie.protocols import Task, build
+from papers.scoring import accuracy
 from papers.test_targets_kang import SEEDS, adult, case
 from papers.test_targets_liu import data_dir
 

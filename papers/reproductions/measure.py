@@ -16,7 +16,6 @@ from coterie._types import Array, PyTree
 from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
 from coterie.engines.sweep import Lane, alike, sweep
-from coterie.problems.metrics import metric_for
 from coterie.problems.problem import Problem, objective
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.program import Batch, Program
@@ -24,6 +23,7 @@ from coterie.protocols import Task, build
 from coterie.topologies import aggregate, gossip_steps_for, mixer
 from papers.reproductions.cases import Case, task
 from papers.reproductions.spec import Cell
+from papers.scoring import accuracy, mse
 
 LANES = 15  # runs side by side: enough to share every pass over the records, few enough to save often
 _SLOPE_ROWS = 5_000  # of the training rows, for networks
@@ -100,7 +100,7 @@ def _every(total: int, looks: int) -> int:
 
 def _look(case: Case, with_objective: bool) -> Callable[[PyTree], dict[str, np.ndarray]]:
     """(lanes, owners, ...) models -> (lanes,) numbers."""
-    metric = metric_for("regression" if case.regression else "binary")
+    metric = mse if case.regression else accuracy
     x_test = jnp.asarray(case.x_test)
     some = slice(None) if case.problem.model.is_linear else slice(_SLOPE_ROWS)
     batch = Batch(

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from coterie.planning.cost import Past, relative_errors
-from coterie.planning.cost import fit as cost_of_privacy
 from coterie.problems import datasets
+from papers.cost import Past, relative_errors
+from papers.cost import fit as cost_of_privacy
 from papers.reproductions import cache as caches
 from papers.reproductions.cache import Cache
 from papers.reproductions.cases import case

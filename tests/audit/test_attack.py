@@ -15,7 +15,7 @@ import pytest
 from coterie import topologies
 from coterie.accounting import Claim, certify
 from coterie.audit import Neighbours, Side, audit, replaced, scores, worst_case
-from coterie.audit.attack import play_both
+from coterie.audit.attack import played
 from coterie.audit.neighbours import World, words
 from coterie.audit.opinions import GAUSSIAN, ONE_RUN, opinions
 from coterie.engines.simulate import play, simulate
@@ -29,7 +29,7 @@ SURE = 1 - 1e-7
 
 def ratios(setting, games: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     watch = scores.likelihood_ratio(scores.mechanics(setting.program, setting.neighbours))
-    found = play_both(setting.program, setting.neighbours, setting.mixer, games, seed, watch)
+    found = played(setting.sides, setting.neighbours, games, seed, watch)
     return found[0].sum(axis=1), found[1].sum(axis=1)
 
 

@@ -20,7 +20,6 @@ from coterie.model.description import inputs_of
 from coterie.model.predictor import from_bytes
 from coterie.problems.datasets import census, load
 from coterie.problems.fields import Category, Plain
-from coterie.problems.metrics import accuracy
 
 PLAIN = made()
 
@@ -65,7 +64,7 @@ def test_a_runs_model_scores_the_embedded_rows_as_the_run_does(features, kind):
     assert found["all"].keys() == set(result.prepared.judge.names)
     assert found["all"]["accuracy"]["joint"] == pytest.approx(found["value"])
     assert found["all"]["auc"]["constant"] == 0.5
-    assert found["value"] == pytest.approx(accuracy(expected, result.prepared.y_test), abs=1e-3)
+    assert found["value"] == pytest.approx(result.prepared.judge(expected, result.prepared.y_test), abs=1e-3)
 
 
 def test_the_embedded_rows_are_encoded_as_the_loader_does():

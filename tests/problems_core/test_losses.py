@@ -101,17 +101,6 @@ def test_values_and_slopes_stay_finite_far_out(loss: Loss) -> None:
     assert np.isfinite(jax.jit(loss.slope)(far, y)).all()
 
 
-@each_loss
-def test_predictions_are_in_the_coding_of_the_targets_and_lower_the_loss(loss: Loss) -> None:
-    scores, y = cases(loss)
-    predicted, value = jax.jit(loss.predict)(scores), jax.jit(loss.value)
-    assert predicted.dtype == y.dtype
-    assert predicted.shape == y.shape
-    lowest = np.asarray(value(scores, predicted))
-    for other in np.unique(y)[:4]:
-        assert (lowest <= np.asarray(value(scores, np.full_like(y, other))) + 1e-5).all()
-
-
 def test_one_vs_all_is_a_sum_of_logistic_losses() -> None:
     scores, y = cases(one_vs_all(3))
     parts = [logistic().value(scores[:, k : k + 1], jnp.where(y == k, 1.0, -1.0)) for k in range(3)]

@@ -37,7 +37,6 @@ RAMP = Loss(  # linear in the scores: the loss for which the final model is exac
     smoothness=0.0,
     strong_convexity=0.0,
     score=1.0,
-    predict=lambda scores: scores[:, 0],
 )
 
 

@@ -164,30 +164,17 @@ def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Ca
     return score
 
 
-def play_both(
-    program: Program,
-    pair: Neighbours,
-    mixer: Mixer | None,
-    games: int,
-    seed: int,
-    watch: Callable,
-    tell: Callable = lambda what, done, of: None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(games, steps, ...) of what `watch` keeps, without and with the record; no two games share a seed."""
-    side = Side(program, mixer)
-    return played((side, side), pair, games, seed, watch, tell)
-
-
 def played(
     sides: tuple[Side, Side],
     pair: Neighbours,
     games: int,
     seed: int,
     watch: Callable,
-    tell: Callable,
+    tell: Callable = lambda what, done, of: None,
     after: Callable = lambda kept, seeds, known: kept,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `after` makes of what `watch` keeps of each world's games, each world with its own program."""
+    """(games, steps, ...) of what `after` makes of what `watch` keeps, without and with the record, each world with its
+    own program; no two games share a seed."""
     known = scores.known(sides[1].program, pair, sides[0].program)
     at_once = _at_once(sides[1].program, pair, games)
     kept: tuple[list, list] = ([], [])

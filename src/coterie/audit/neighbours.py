@@ -65,6 +65,12 @@ class Setting(NamedTuple):
     mixer: Mixer | None
     without: Side | None = None  # the world without the record, where sizes are private; None: the same
 
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """What runs without the record, and with it."""
+        own = Side(self.program, self.mixer)
+        return self.without or own, own
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -91,7 +97,6 @@ def steady() -> Loss:
         smoothness=0.0,
         strong_convexity=0.0,
         score=1.0,
-        predict=lambda scores: -jnp.sign(scores[:, 0]),
     )
 
 

@@ -220,8 +220,7 @@ def measure(setting: Setting, seed: int) -> Measured:
     """How far the record moves each release of the owner, on runs of the engine in both worlds."""
     program, pair = setting.program, setting.neighbours
     watch = scores.separation(scores.mechanics(program, pair))
-    side = Side(program, setting.mixer)
-    found = attack.played((side, side), pair, _RUNS, seed, watch, lambda what, done, of: None)
+    found = attack.played(setting.sides, pair, _RUNS, seed, watch)
     distance = np.concatenate([world[:, :, 0] for world in found])
     noise = np.concatenate([found[at][:, :, 1 + at].ravel() for at in (0, 1)])
     noise = noise[np.isfinite(noise)]

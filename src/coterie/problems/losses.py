@@ -28,14 +28,11 @@ class Loss(NamedTuple):
     name: str
     outputs: int  # scores of a record: 1 for binary and regression, K for K classes
     value: Callable[[Array, Array], Array]  # scores (rows, outputs), y (rows,) -> (rows,)
-    slope: Callable[
-        [Array, Array], Array
-    ]  # d value / d scores, (rows, outputs); a subgradient where not smooth
+    slope: Callable[[Array, Array], Array]  # d value / d scores, (rows, outputs); a subgradient at a kink
     lipschitz: float  # sup ‖slope‖₂
     smoothness: float  # Lipschitz constant of the slope; inf where it jumps
     strong_convexity: float
     score: float  # the size of a useful score, on which a guess of the optimum's size rests; see `SURE` and `NEAR`
-    predict: Callable[[Array], Array]  # scores (rows, outputs) -> y (rows,)
     tasks: tuple[Task, ...] = ()  # which targets of a table its scores say something of
     classes: int = 0  # of the target; 0: a quantity
     models: int = 1  # of how many separate losses, each of one score, it is the sum
@@ -66,7 +63,6 @@ def logistic() -> Loss:
         smoothness=0.25,
         strong_convexity=0.0,
         score=SURE,
-        predict=_sign,
         tasks=("binary",),
         classes=2,
         clip=HALF,
@@ -85,7 +81,6 @@ def hinge() -> Loss:
         smoothness=math.inf,
         strong_convexity=0.0,
         score=SURE,
-        predict=_sign,
         tasks=("binary",),
         classes=2,
     )
@@ -103,7 +98,6 @@ def squared() -> Loss:
         smoothness=1.0,
         strong_convexity=1.0,
         score=NEAR,
-        predict=_first,
         tasks=("regression", "binary"),
     )
 
@@ -126,7 +120,6 @@ def huber(threshold: float = 1.0) -> Loss:
         smoothness=1.0,
         strong_convexity=0.0,
         score=NEAR,
-        predict=_first,
         tasks=("regression", "binary"),
     )
 
@@ -151,7 +144,6 @@ def softmax(classes: int) -> Loss:
         smoothness=0.5,
         strong_convexity=0.0,
         score=SURE,
-        predict=_largest,
         tasks=("multiclass",),
         classes=classes,
         bend=1 / classes,
@@ -181,7 +173,6 @@ def one_vs_all(classes: int) -> Loss:
         smoothness=0.25,
         strong_convexity=0.0,
         score=SURE,
-        predict=_largest,
         tasks=("multiclass",),
         classes=classes,
         models=classes,
@@ -244,7 +235,6 @@ def own(
         smoothness=smoothness,
         strong_convexity=strong_convexity,
         score=NEAR if task == "regression" else SURE,
-        predict=_largest if outputs > 1 else _first if task == "regression" else _sign,
         tasks=(task,),
     )
     return _one_by_one(made, name)
@@ -309,15 +299,3 @@ def loss_for(name: str, classes: int = 0) -> Loss:
     True
     """
     return LOSSES.find(name)(classes)
-
-
-def _first(scores: Array) -> Array:
-    return scores[:, 0]
-
-
-def _sign(scores: Array) -> Array:
-    return jnp.where(scores[:, 0] > 0, 1.0, -1.0).astype(scores.dtype)
-
-
-def _largest(scores: Array) -> Array:
-    return jnp.argmax(scores, axis=1).astype(jnp.int32)

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from coterie import _check
 from coterie.problems.table import Task
 
 PROBABLE = ("logistic", "softmax", "one_vs_all")  # losses whose scores are log odds
@@ -19,32 +18,6 @@ _LEAST = 1e-300  # a share of 0, so that its logarithm is a number
 _TWO: tuple[Task, ...] = ("binary",)
 _CLASSES: tuple[Task, ...] = ("binary", "multiclass")
 _QUANTITY: tuple[Task, ...] = ("regression",)
-
-
-def accuracy(scores: np.ndarray, y: np.ndarray) -> float:
-    """Part of rows predicted right: the sign for one score (0 counts as -1), the largest for several.
-
-    >>> accuracy(np.array([[2.0], [-1.0]]), np.array([1.0, 1.0]))
-    0.5
-    """
-    scores = _as_rows(scores)
-    predicted = np.where(scores[:, 0] > 0, 1, -1) if scores.shape[1] == 1 else scores.argmax(axis=1)
-    return float(np.mean(predicted == np.asarray(y)))
-
-
-def mse(scores: np.ndarray, y: np.ndarray) -> float:
-    """Mean squared error of the first score."""
-    return float(np.mean(np.square(_as_rows(scores)[:, 0].astype(np.float64) - np.asarray(y))))
-
-
-def metric_for(task: Task) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Accuracy for classification, mean squared error for regression.
-
-    >>> metric_for("regression").__name__
-    'mse'
-    """
-    _check.one_of("task", task, ("binary", "multiclass", "regression"))
-    return mse if task == "regression" else accuracy
 
 
 def probabilities(loss: str, scores: np.ndarray) -> np.ndarray:
