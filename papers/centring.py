@@ -62,7 +62,7 @@ def values(ready: Prepared, epsilon: float, share: float | None) -> float:
             train, test = mapped.apply(x), mapped.apply(x_test)
             left = for_training(epsilon, DELTA, share) if share else epsilon
         dim = train.shape[1]
-        radius = problem.loss.score * math.sqrt(dim * problem.loss.outputs)
+        radius = problem.loss.length(dim * problem.loss.outputs)
         run = run_of(problem, len(y), dim, left, radius, seed)
         batch = Batch(jnp.asarray(train), jnp.asarray(y), jnp.ones(len(y), jnp.float32))
         model = played(

@@ -45,7 +45,7 @@ def accuracy(ready: Prepared, epsilon: float, share: float, seeds: int) -> np.nd
     problem: Problem = ready.task.problem
     x, y = np.asarray(ready.features.apply(ready.table.x), np.float64), np.asarray(ready.table.y)
     left = epsilon if not share else for_training(epsilon, DELTA, share)
-    radius = problem.loss.score * math.sqrt(x.shape[1] * problem.loss.outputs)
+    radius = problem.loss.length(x.shape[1] * problem.loss.outputs)
     found = []
     for seed in range(seeds):
         made, tested = x, np.asarray(ready.x_test, np.float64)

@@ -1,14 +1,11 @@
 """How far the certified defaults are from the best radius in hindsight, and owners who trust nobody from a server.
 
-The radius is guessed from public numbers alone, `Loss.score` × √d (`protocols/task.radius_for`). Its constants were
-compared on other sets than those judged here (docs/radius.md): 2.5 for classifiers on bank, a9a and covtype7 and on
-subsets of 800 to 3,000 of their rows, 0.3 for regressions on made-up linear problems (`made_up`, below: 6 and 40
-features, 400 to 20,000 records, five owners).
+The radius is guessed from public numbers alone, `Loss.length` (`protocols/task.radius_for`). Its constants were
+compared on other sets than those judged here (`scale_choosing`, docs/radius.md).
 
     COTERIE_DATA=… python -m papers.scale                          every set, ε = 0.5, 1, 4 (hours on two cores)
     COTERIE_DATA=… python -m papers.scale adult mnist --epsilon 1  some; what is measured is kept in papers/scale.json
     python -m papers.scale table                                   docs/results.md gets the table of all that is kept
-    python -m papers.scale made_up                                 what the constant for regressions was compared on
     COTERIE_DATA=… python -m papers.scale paired SET --seeds 40    a trusted server beside owners who trust nobody
 
 Owners are ten with equal shares of the records, drawn once; seeds draw the noise.
@@ -22,7 +19,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import jax
@@ -184,35 +180,6 @@ def tabulate() -> None:
     RESULTS.write_text("\n".join([before, "", *kept_section()]))
 
 
-def made_up() -> Iterator[str]:
-    """Mean squared error over the variance of the target: the default, and radii of 0.15 to 2.5 times √d."""
-    import pandas as pd
-
-    with TemporaryDirectory() as folder:
-        columns = Path(folder, "columns.toml")
-        columns.write_text("range = [-1, 1]\n")
-        for rows, dim, binary in itertools.product((400, 4_000, 20_000), (6, 40), (False, True)):
-            rng = np.random.default_rng(rows + dim)
-            x = (rng.random((rows, dim)) < 0.2) * 1.0 if binary else rng.uniform(-1, 1, (rows, dim))
-            score = x @ (rng.standard_normal(dim) * (rng.random(dim) < 0.5))
-            y = 0.25 * (score - score.mean()) / score.std() + 0.2 * rng.standard_normal(rows)
-            frame = pd.DataFrame(x, columns=[f"x{at}" for at in range(dim)])
-            frame["target"] = np.clip(y + 0.2 * rng.uniform(-1, 1), -1, 1)
-            frame["owner"] = rng.integers(0, 5, rows).astype(str)
-            file = Path(folder, "rows.csv")
-            frame.to_csv(file, index=False)
-            ready = prepare(
-                Experiment(data=str(file), target="target", owner_column="owner", columns=str(columns)), None
-            )
-            for epsilon in (0.5, 4.0):
-                task = replace(ready.task, epsilon=(epsilon,) * ready.task.owners)
-                radii = [factor * (dim + 1) ** 0.5 for factor in (0.15, 0.3, 0.6, 1.2, 2.5)]
-                cases: list[Case] = [("dual_averaging", {"radius": radius}) for radius in radii]
-                errors = measured(ready, task, [("dual_averaging", {}), *cases], 2).mean(axis=1)
-                cells = " | ".join(f"{error / frame['target'].var():.3f}" for error in errors)
-                yield f"| {rows} | {dim} | {'binary' if binary else 'uniform'} | {epsilon:g} | {cells} |"
-
-
 def paired(name: str, budgets: list[float], seeds: int) -> Iterator[str]:
     """What an aggregator and a server gain over the default on the same seeds: points, ± one standard error."""
     ready = loaded(name)
@@ -234,10 +201,6 @@ def main() -> None:
     given = parser.parse_args()
     if given.sets == ["table"]:
         return tabulate()
-    if given.sets == ["made_up"]:
-        for line in made_up():
-            print(line, flush=True)
-        return None
     if given.sets[:1] == ["paired"]:
         for name in given.sets[1:]:
             for line in paired(name, given.epsilon, given.seeds or 40):

@@ -6,12 +6,15 @@ steps are the product's (`protocols/_dual.py`). Prints points of accuracy below 
     COTERIE_DATA=… python -m papers.scale_choosing                      the table of docs/radius.md (half an hour)
     COTERIE_DATA=… python -m papers.scale_choosing bank:1000 a9a:1000   some: a set, and how many of its rows
     COTERIE_DATA=… python -m papers.scale_choosing visits census bank   the radius other protocols had, and their own
+    python -m papers.scale_choosing quantities                          made-up problems with a quantity (minutes)
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +27,10 @@ from coterie._types import Array
 from coterie.accounting import calibrate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
+from coterie.problems.features import unit_ball
+from coterie.problems.losses import length_for_quantities, loss_for
+from coterie.problems.models import linear
+from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch
 from coterie.protocols import _dual
@@ -33,6 +40,12 @@ SETS = ("bank:1000", "census:1000", "a9a:1000", "bank:8000", "kddcup99:700", "kd
         "sba_loans:20000", "covtype7:3000")  # fmt: skip
 GUESSES = (2.0, 2.5, 3.0)  # over √d
 EPSILON, DELTA, TESTED, SMALL = (0.5, 1.0, 4.0), 1e-5, 20_000, 4000
+RULES: dict[str, Callable[[int], float]] = {
+    "0.3 √d": lambda parameters: 0.3 * math.sqrt(parameters),
+    "0.6 d^¼": length_for_quantities,
+    "1": lambda parameters: 1.0,
+    "3": lambda parameters: 3.0,
+}
 FITTED = {"wor_sgd": 10.0, "random_walk": 30.0}
 
 
@@ -107,6 +120,39 @@ def regrets(ready: Prepared, rows: int) -> np.ndarray:
     return means[:, : len(CLASSES)].max(axis=1, keepdims=True) - means[:, len(CLASSES) :]
 
 
+def quantities() -> Iterator[str]:
+    """Squared errors over the target's variance by rule, a row for each made-up problem; last, what each rule loses."""
+    lost = []
+    for records, columns, binary in itertools.product((400, 4_000, 20_000), (6, 40, 200), (False, True)):
+        x, y = _made_up(2 * records, columns, binary)
+        problem = Problem(linear(columns + 1), loss_for("huber"), none())
+        runs = [
+            run_of(problem, records, columns + 1, epsilon, rule(columns + 1), seed)
+            for epsilon in EPSILON
+            for rule in RULES.values()
+            for seed in range(3)
+        ]
+        stacked: Run = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *runs)
+        batch = Batch(jnp.asarray(x[:records]), jnp.asarray(y[:records]), jnp.ones(records, jnp.float32))
+        models = np.asarray(played(problem, max(int(run.rounds) for run in runs), batch, stacked))[..., 0]
+        errors = np.mean((models @ x[records:].T - y[records:]) ** 2, axis=1) / y.var()
+        by_rule = errors.reshape(len(EPSILON), len(RULES), 3).mean(axis=2)
+        lost.append(by_rule / by_rule.min(axis=1, keepdims=True) - 1)
+        cells = " | ".join(" ".join(f"{value:.2f}" for value in column) for column in by_rule.T)
+        yield f"| {records:,} | {columns} {'yes or no' if binary else 'uniform'} | {cells} |"
+    all_lost = 100 * np.concatenate(lost)
+    yield f"| lost | mean, worst | {' | '.join(f'{one.mean():.1f} %, {one.max():.0f} %' for one in all_lost.T)} |"
+
+
+def _made_up(rows: int, columns: int, binary: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Features as `ball` makes them, and a target that half of them explain, its mean a little off."""
+    rng = np.random.default_rng(rows // 2 + columns)
+    x = (rng.random((rows, columns)) < 0.2) * 1.0 if binary else rng.uniform(-1, 1, (rows, columns))
+    score = x @ (rng.standard_normal(columns) * (rng.random(columns) < 0.5))
+    y = 0.25 * (score - score.mean()) / score.std() + 0.2 * rng.standard_normal(rows)
+    return unit_ball(1.0).apply(x), np.clip(y + 0.2 * rng.uniform(-1, 1), -1, 1).astype(np.float32)
+
+
 def loaded(name: str, epsilon: float = 1.0) -> Prepared:
     """Ten owners with equal shares."""
     return prepare(
@@ -116,6 +162,10 @@ def loaded(name: str, epsilon: float = 1.0) -> Prepared:
 
 def main(asked: list[str]) -> None:
     """Print what is asked for."""
+    if asked == ["quantities"]:
+        for line in quantities():
+            print(line, flush=True)
+        return
     if asked[:1] == ["visits"]:
         for name in asked[1:]:
             for epsilon in (EPSILON[0], EPSILON[-1]):

@@ -36,7 +36,7 @@ RAMP = Loss(  # linear in the scores: the loss for which the final model is exac
     lipschitz=1.0,
     smoothness=0.0,
     strong_convexity=0.0,
-    score=1.0,
+    length=math.sqrt,
 )
 
 

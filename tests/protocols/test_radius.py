@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coterie.problems.losses import softmax
+from coterie.problems.losses import huber, softmax
 from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem
@@ -46,7 +46,7 @@ def moved(model: Model, params) -> float:
 
 def test_noise_as_long_as_the_radius_is_a_useful_score_of_a_linear_model():
     params = jnp.zeros((DIM, CLASSES))
-    assert moved(linear(DIM, CLASSES), params) == pytest.approx(softmax(CLASSES).score, rel=0.05)
+    assert moved(linear(DIM, CLASSES), params) == pytest.approx(softmax(CLASSES).length(1), rel=0.05)
 
 
 @pytest.mark.parametrize("hidden", [1, 8, 128])
@@ -56,9 +56,15 @@ def test_and_of_a_network_whose_hidden_values_are_as_long_as_they_get(hidden):
         "w2": jnp.zeros((hidden, CLASSES)),
         "b1": jnp.full(hidden, 50.0),  # all hidden values are one
     }
-    assert moved(model, params) == pytest.approx(softmax(CLASSES).score, rel=0.05)
+    assert moved(model, params) == pytest.approx(softmax(CLASSES).length(1), rel=0.05)
 
 
 def test_a_radius_that_is_given_stands():
     model = two_layer(DIM, 8, CLASSES)
     assert radius_for(task_for(model, model.init(jax.random.key(0))), 7.0) == 7.0
+
+
+def test_a_model_of_a_quantity_is_guessed_shorter_than_a_classifier_the_more_columns_there_are():
+    few, many = (huber().length(columns) / softmax(CLASSES).length(columns) for columns in (16, 10_000))
+    assert few == pytest.approx(0.12)
+    assert many == pytest.approx(0.12 / 5)

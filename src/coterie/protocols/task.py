@@ -126,15 +126,14 @@ def full_batch_plan(
 
 
 def radius_for(task: Task, radius: float | None) -> float:
-    """How far from zero a model is expected, public: as given, or a useful score's size times √d over its reach.
+    """How far from zero a model is expected, public: as given, or what its loss guesses, over its reach.
 
     Steps are chosen so that the noise in the last point is about as long as the radius. A record of norm one sees a
-    √d-th of that length, and a network more of it, as its hidden values are longer than its features (`Model.reach`):
-    so a score gets noise as large as a useful score, which averaging makes smaller.
+    √d-th of that length, and a network more of it, as its hidden values are longer than its features (`Model.reach`).
     """
     if radius is not None:
         return _check.positive("radius", radius)
-    return task.problem.loss.score * math.sqrt(task.dimension) / task.problem.model.reach
+    return task.problem.loss.length(task.dimension) / task.problem.model.reach
 
 
 def sampler_for(task: Task, rate: float | None) -> FullBatch | Poisson:
