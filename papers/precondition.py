@@ -24,6 +24,7 @@ from coterie.experiments.prepare import Prepared
 from coterie.problems.problem import Problem
 from coterie.program import Batch
 from papers.scale_choosing import DELTA, EPSILON, OWNERS, Run, loaded, played, run_of
+from papers.scoring import accuracy
 
 SHARES = (0.0, 0.05, 0.2)
 
@@ -40,7 +41,7 @@ def whitening(x: np.ndarray, epsilon: float, share: float, rng: np.random.Genera
     return half * math.sqrt(0.5 / max(np.trace(half @ half @ np.clip(noisy, -1, 1)), 1e-6))
 
 
-def accuracy(ready: Prepared, epsilon: float, share: float, seeds: int) -> np.ndarray:
+def by_seed(ready: Prepared, epsilon: float, share: float, seeds: int) -> np.ndarray:
     """(seeds,) on the test rows."""
     problem: Problem = ready.task.problem
     x, y = np.asarray(ready.features.apply(ready.table.x), np.float64), np.asarray(ready.table.y)
@@ -56,8 +57,8 @@ def accuracy(ready: Prepared, epsilon: float, share: float, seeds: int) -> np.nd
         batch = Batch(jnp.asarray(made, jnp.float32), jnp.asarray(y), jnp.ones(len(y), jnp.float32))
         one: Run = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], run)
         model = played(problem, int(run.rounds), batch, one)[0]
-        said = problem.loss.predict(problem.model.scores(model, jnp.asarray(tested, jnp.float32)))
-        found.append(100 * np.mean(np.asarray(said) == ready.y_test))
+        scores = problem.model.scores(model, jnp.asarray(tested, jnp.float32))
+        found.append(100 * accuracy(np.asarray(scores), ready.y_test))
     return np.array(found)
 
 
@@ -71,7 +72,7 @@ def main(asked: list[str]) -> None:
         ready = loaded(name)
         seeds = 10 if len(ready.table.y) < 3_000 else 3
         for epsilon in EPSILON:
-            cells = [accuracy(ready, epsilon, share, seeds) for share in SHARES]
+            cells = [by_seed(ready, epsilon, share, seeds) for share in SHARES]
             told = ", ".join(
                 f"{share:g}: {cell.mean():.2f} ({(cell - cells[0]).mean():+.2f})"
                 for share, cell in zip(SHARES, cells)

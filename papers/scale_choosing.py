@@ -35,6 +35,7 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch
 from coterie.protocols import _dual
 from papers.scale import CLASSES, OWNERS, Case, measured
+from papers.scoring import accuracy
 
 SETS = ("bank:1000", "census:1000", "a9a:1000", "bank:8000", "kddcup99:700", "kddcup99:20000", "sba_loans:1000",
         "sba_loans:20000", "covtype7:3000")  # fmt: skip
@@ -111,11 +112,8 @@ def regrets(ready: Prepared, rows: int) -> np.ndarray:
     stacked: Run = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *runs)
     batch = Batch(jnp.asarray(x[some]), jnp.asarray(y[some]), jnp.ones(rows, jnp.float32))
     models = played(problem, max(int(run.rounds) for run in runs), batch, stacked)
-    said = [
-        problem.loss.predict(problem.model.scores(model, jnp.asarray(ready.x_test[tested])))
-        for model in models
-    ]
-    right = np.array([np.mean(np.asarray(one) == ready.y_test[tested]) for one in said])
+    scores = [problem.model.scores(model, jnp.asarray(ready.x_test[tested])) for model in models]
+    right = np.array([accuracy(np.asarray(one), ready.y_test[tested]) for one in scores])
     means = 100 * right.reshape(len(EPSILON), len(radii), seeds).mean(axis=2)
     return means[:, : len(CLASSES)].max(axis=1, keepdims=True) - means[:, len(CLASSES) :]
 

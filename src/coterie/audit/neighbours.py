@@ -9,6 +9,7 @@ cap allows, all of them opposite: their sum is far above the clip norm, and only
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -96,7 +97,7 @@ def steady() -> Loss:
         lipschitz=1.0,
         smoothness=0.0,
         strong_convexity=0.0,
-        score=1.0,
+        length=math.sqrt,
     )
 
 
