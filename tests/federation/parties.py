@@ -45,13 +45,22 @@ DIM = 3
 _CONTEXT = mp.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "coterie.federation.transport.zenoh",
+        "coterie.cli._cache",
+        "coterie.federation.node",
         "coterie.federation.outcome",
+        "coterie.federation.shapes.rounds",
+        "coterie.federation.transport.zenoh",
+        "coterie.reports.node",
+        "coterie.reports.published",
+        "cryptography.hazmat.primitives.serialization.ssh",
         "cryptography.x509",
         "dp_accounting",
         "jax",
+        "jaxlib.mlir.dialects.mhlo",
+        "jinja2",
         "networkx",
         "pandas",
+        "pyarrow.pandas_compat",
         "scipy.optimize",
         "scipy.stats",
         "zenoh",
