@@ -14,6 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ports import ports
+from typer.testing import CliRunner
+
+from coterie.cli import app
 
 PATIENCE = 600  # seconds; other people use the machine too
 LOST = 4  # exit status
@@ -30,21 +33,14 @@ def visits(tmp_path) -> Path:
     return path
 
 
+def words(data: Path, *options: object) -> list[str]:
+    given = ("--data", data, "--target", "readmitted", "--owner-column", "clinic")
+    return [str(one) for one in ("run", "--engine", "spmd", *given, *options)]
+
+
 def start(data: Path, *options: object) -> subprocess.Popen[str]:
-    words = [
-        "run",
-        "--engine",
-        "spmd",
-        "--data",
-        data,
-        "--target",
-        "readmitted",
-        "--owner-column",
-        "clinic",
-        *options,
-    ]
     return subprocess.Popen(
-        [sys.executable, "-c", "from coterie.cli import main; main()", *map(str, words), "--json"],
+        [sys.executable, "-c", "from coterie.cli import main; main()", *words(data, *options), "--json"],
         cwd=data.parent,
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
         text=True,
@@ -96,9 +92,9 @@ def test_a_killed_process_stops_all_and_the_run_goes_on_to_the_same_result(visit
     assert gone(first)
     assert not (folder / "again").exists()
 
-    status, _, errors = finish(start(visits, *options, "--out", folder / "again"))
-    assert status == 2
-    assert "exists, of a run that did not end. Add --resume" in errors[0]
+    refused = CliRunner().invoke(app, words(visits, *options, "--out", folder / "again"))
+    assert refused.exit_code == 2
+    assert "exists, of a run that did not end. Add --resume" in refused.stderr
     status, _, errors = finish(start(visits, *options, "--out", folder / "again", "--resume"))
     assert (status, errors) == (0, [])
     assert (folder / "again/trace.csv").read_text() == (folder / "whole/trace.csv").read_text()
@@ -116,27 +112,14 @@ def test_workers_end_with_a_supervisor_that_was_killed(visits):
 
 def test_processes_that_cannot_meet_say_why(visits):
     """Nobody there, a port that is taken, too few, and settings that differ."""
-    here = f"127.0.0.1:{ports(1)[0]}"
+    one, other = (f"127.0.0.1:{port}" for port in ports(2))
     with socket.create_server(("", 0)) as taken:
         busy = f"127.0.0.1:{taken.getsockname()[1]}"
-        cases = [
-            (
-                finish(
-                    start(
-                        visits,
-                        "--processes",
-                        2,
-                        "--coordinator",
-                        address,
-                        "--process-id",
-                        process,
-                        "--timeout",
-                        2,
-                    )
-                )
-            )
-            for address, process in ((here, 1), (busy, 0), (here, 0))
+        alone = [
+            start(visits, "--processes", 2, "--coordinator", address, "--process-id", process, "--timeout", 2)
+            for address, process in ((one, 1), (busy, 0), (other, 0))
         ]
+        cases = [finish(run) for run in alone]
     reasons = (
         "process 0 was not reached within 2 s",
         "Address already in use",
@@ -147,8 +130,8 @@ def test_processes_that_cannot_meet_say_why(visits):
         assert reason in errors[0]
 
     here = f"127.0.0.1:{ports(1)[0]}"
-    words = ("--processes", 2, "--coordinator", here, "--timeout", PATIENCE)
-    both = [start(visits, *words, "--process-id", at, "--seed", at) for at in (0, 1)]
+    hosts = ("--processes", 2, "--coordinator", here, "--timeout", PATIENCE)
+    both = [start(visits, *hosts, "--process-id", at, "--seed", at) for at in (0, 1)]
     line = "error: process 0 has seed = 0, process 1 has seed = 1. Give every process the same options."
     assert [finish(one) for one in both] == [(2, "", [line])] * 2
 
@@ -161,13 +144,9 @@ def test_options_that_do_not_go_together_are_refused(visits):
         ("--processes", 2, "--coordinator", "here:7000", "--process-id", 2): "must lie between 0 and 1",
         ("--engine", "simulate", "--resume"): "means nothing to engine='simulate'",
     }
-    from typer.testing import CliRunner
-
-    from coterie.cli import app
-
     for options, reason in cases.items():
-        words = ["run", "--engine", "spmd", *map(str, options), "--out", str(visits.parent / "out")]
-        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        given = ["run", "--engine", "spmd", *map(str, options), "--out", str(visits.parent / "out")]
+        result = CliRunner().invoke(app, given, catch_exceptions=False)
         assert result.exit_code == 2
         assert reason in result.stderr
         assert result.stderr.count("\n") == 1

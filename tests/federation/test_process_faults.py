@@ -24,8 +24,8 @@ from coterie.accounting.ledger import verify
 from coterie.federation.transport.machine import Patience
 
 KILLS, PAUSE = 50, 0.4  # seconds between two kills: an owner comes back in about two
-DELAY = 0.05  # seconds on a line, one way, until the last fault: 20 rounds a second at most, on any machine
-ROUNDS = 1_500  # so that they take 75 seconds at least, four times as many as the kills
+DELAY = 0.1  # seconds on a line, one way, until the last fault: 10 rounds a second at most, on any machine
+ROUNDS = 750  # so that they take 75 seconds at least, four times as many as the kills
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_an_owner_is_frozen_and_then_all_are_restarted(begun):
         (12, 7, 9, 10),
         protocol="push_sum",
         topology="one_peer_exponential",
-        settings={"rounds": 300},
+        settings={"rounds": 150},
         patience=Patience(wait=1.0, retry=0.2),
     )
     until(lambda: min(step(trial, name) for name in trial.names) > 5)
