@@ -294,18 +294,26 @@ def speaker(
 
 def _is_separate(program: Program, pair: Neighbours, parts: Mechanics) -> bool:
     """Whether each number of a message has at most one noise and each noise at most one number."""
-    ctx, functions = context_of(program, pair.owner), program.functions
-    private = functions.init(program.params, ctx)
+    ctx, found = context_of(program, pair.owner), known(program, pair)
+    slopes = np.asarray(_slopes(parts, program.params, program.numbers, ctx, found)) != 0
+    return bool(slopes.sum(axis=1).max(initial=0) <= 1 and slopes.sum(axis=0).max(initial=0) <= 1)
+
+
+@partial(
+    jax.jit, static_argnums=0
+)  # operation by operation, a network's message is some hundred compilations
+def _slopes(parts: Mechanics, params: PyTree, numbers: PyTree, ctx: Context, found: Known) -> Array:
+    """How each number of the owner's first message follows each number of its noise."""
+    functions = parts.functions
+    private = functions.init(params, ctx)
     if isinstance(functions, Rounds):
         private, public = private.private, private.public
     else:
-        public = functions.ask(functions.open(program.params, program.numbers), ctx)
-    found = known(program, pair)
+        public = functions.ask(functions.open(params, numbers), ctx)
     batches = batches_of(parts.sampler, jax.tree.map(lambda leaf: leaf[1], found.records), found, ctx.turn)
     batch = jax.tree.map(lambda leaf: leaf[-1], batches)
     said, zeros = speaker(parts, private, public, batch, ctx)
-    slopes = np.asarray(jax.jacfwd(lambda unit: said(unit)[0])(zeros + NUDGE)) != 0
-    return bool(slopes.sum(axis=1).max(initial=0) <= 1 and slopes.sum(axis=0).max(initial=0) <= 1)
+    return jax.jacfwd(lambda unit: said(unit)[0])(zeros + NUDGE)
 
 
 def batches_of(sampler: Sampler, records: Shards, known: Known, turn: Array) -> Batch:
