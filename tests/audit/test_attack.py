@@ -88,11 +88,13 @@ def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
     within = [np.asarray(world.within)[0, setting.neighbours.row] for world in setting.neighbours[:2]]
     assert within == [1, 40]
     assert "one unit of the first owner has gradient" in words(setting)
-    found = audit(
-        setting.program, setting.neighbours, setting.mixer, delta=0.01, games=20_000, confidence=SURE
-    )
+    # Where choices hide releases no sharpness is asked for: 4,000 games show any ε up to 5, five times the certified,
+    # and a unit that was clipped record by record would be told apart in all of them.
+    games = 4_000 if protocol == "deep_q" else 20_000
+    given = (setting.program, setting.neighbours, setting.mixer)
+    found = audit(*given, delta=0.01, games=games, confidence=SURE)
     assert found.finding.epsilon <= found.certificate.epsilon <= 1.0 + 1e-6
-    if protocol != "deep_q":  # where choices hide releases
+    if protocol != "deep_q":
         assert found.finding.epsilon >= 0.3 * found.certificate.epsilon
 
 
