@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -33,9 +35,15 @@ def shown() -> list[str]:
     return sorted(set(lines))
 
 
+@cache
+def parser() -> Any:
+    """The command line: made once, not for each of some hundred commands."""
+    return typer.main.get_command(app)
+
+
 def unknown(words: list[str]) -> list[str]:
     """The words that name no command and no option, if any."""
-    command = typer.main.get_command(app)
+    command = parser()
     while getattr(command, "commands", None) and words and not words[0].startswith("-"):
         if words[0] not in command.commands:
             return words[:1]
