@@ -53,10 +53,12 @@ _LONG = (
     "tests/ui/test_page_server.py",
     "tests/federation/test_new_agreement.py",
     "tests/federation/test_masked_processes.py",
-    "tests/site/test_site.py",
+    "tests/protocols/test_contract.py",
+    "tests/engines/test_spmd_processes.py",
+    "tests/protocols/test_shared.py",
+    "tests/protocols/test_masked.py",
     "tests/federation/test_chaos.py",
     "tests/federation/test_tunnel.py",
-    "tests/engines/test_spmd_processes.py",
     "papers/tests/test_resnet_clipping.py",
 )
 
