@@ -88,7 +88,7 @@ def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
     within = [np.asarray(world.within)[0, setting.neighbours.row] for world in setting.neighbours[:2]]
     assert within == [1, 40]
     assert "one unit of the first owner has gradient" in words(setting)
-    # Where choices hide releases no sharpness is asked for: 4,000 games show any ε up to 5, five times the certified,
+    # Where choices hide releases no sharpness is asked for: 4,000 games show any ε up to 4, four times the certified,
     # and a unit that was clipped record by record would be told apart in all of them.
     games = 4_000 if protocol == "deep_q" else 20_000
     given = (setting.program, setting.neighbours, setting.mixer)
