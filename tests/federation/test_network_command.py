@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.cli import app
+from coterie.errors import InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import network, party
 from coterie.federation.collaboration import collaboration
@@ -103,6 +107,87 @@ def test_adding_and_revoking_make_a_new_agreement_for_all(tmp_path, columns):
     assert (status, "was revoked" in err) == (2, True)
 
 
+def test_no_agreement_of_a_network_comes_twice(tmp_path, columns):
+    """Under an agreement that came back, a finished run would be found where a new one was promised."""
+    folder = tmp_path / "net"
+    runs = [found(folder, columns)["run"]]
+    for words in (("add", folder, "d", "--size", "20"), ("revoke", folder, "d")):
+        status, out, err = call("network", *words, "--json")
+        assert status == 0, err
+        runs.append(json.loads(out)["run"])
+    assert len(set(runs)) == 3
+    third = agreements.read(folder / "agreement.json")
+    assert (third.owners, third.edition) == (("a", "b", "c"), 3)
+
+
+@pytest.mark.parametrize("edition", [0, -1, "2", 1.5, True, None])
+def test_an_edition_is_a_whole_number(tmp_path, columns, edition):
+    found(tmp_path / "net", columns)
+    path = tmp_path / "net" / "agreement.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"edition": edition}))
+    with pytest.raises(InputError, match="edition"):
+        agreements.read(path)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("d.example", "host:port"), ("d.example:99999", "1 to 65535"), ("a.example:1", "'a''s")],
+)
+def test_who_joins_listens_where_one_can(tmp_path, columns, address, said):
+    folder = tmp_path / "net"
+    first = found(folder, columns, "--address", "a=a.example:1")
+    status, _, err = call("network", "add", folder, "d", "--size", "20", "--address", address)
+    assert (status, said in err, err.strip().count("\n")) == (2, True, 0), err
+    assert agreements.read(folder / "agreement.json").digest.hex() == first["agreement_sha256"]
+    assert not (folder / "parties" / "d").exists()
+
+
+def test_a_party_whose_folder_is_gone_can_leave_and_is_not_given_an_address(tmp_path, columns):
+    folder = tmp_path / "net"
+    found(folder, columns, "--address", "b=b.example:1")
+    shutil.rmtree(folder / "parties" / "b")
+    for words in (("renew", folder, "a"), ("add", folder, "d", "--size", "20"), ("revoke", folder, "a")):
+        status, _, err = call("network", *words)
+        assert (status, "parties/b/node.toml" in err, err.strip().count("\n")) == (2, True, 0), err
+    assert call("network", "revoke", folder, "b")[0] == 0
+    assert agreements.read(folder / "agreement.json").owners == ("a", "c")
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_a_change_that_a_full_disk_stops_is_one_line_and_can_be_done_again(
+    tmp_path, columns, monkeypatch, at
+):
+    """At every file in turn: what is told is a line, and the same command, once there is room, does what it says."""
+    folder, left = tmp_path / "net", iter(range(at, -1, -1))
+    found(folder, columns)
+
+    def full(source, target):
+        if not next(left, 1):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        return real(source, target)
+
+    real = os.replace
+    monkeypatch.setattr(os, "replace", full)
+    status, _, err = call("network", "revoke", folder, "b")
+    monkeypatch.setattr(os, "replace", real)
+    if status:
+        assert (status, "No space left" in err, err.strip().count("\n")) == (2, True, 0), err
+        status, _, err = call("network", "revoke", folder, "b")
+    assert status == 0, err
+    texts = {(folder / "parties" / name / "agreement.json").read_text() for name in "ac"}
+    assert texts == {(folder / "agreement.json").read_text()}
+    assert (folder / "revoked" / "b" / "private.key").exists()
+
+
+def test_a_file_in_the_place_of_a_folder_is_said(tmp_path, columns):
+    (tmp_path / "net").write_text("mine")
+    status, _, err = call(
+        "network", "new", tmp_path / "net", "--owners", "a,b", "--sizes", "4,3", "--columns", columns
+    )
+    assert (status, "cannot be read or written" in err, err.strip().count("\n")) == (2, True, 0), err
+    assert (tmp_path / "net").read_text() == "mine"
+
+
 def test_what_an_owner_set_itself_is_kept(tmp_path, columns):
     folder = tmp_path / "net"
     found(folder, columns)
@@ -121,8 +206,10 @@ def test_what_an_owner_set_itself_is_kept(tmp_path, columns):
         (["--owners", "a,a"], "stands twice"),
         (["--owners", "a,learner"], "another name"),
         (["--owners", "a,B"], "1 to 64"),
+        (["--owners", ","], "names nobody"),
         (["--sizes", "40"], "2 whole numbers"),
         (["--sizes", "40,-1"], "2 whole numbers"),
+        (["--sizes", "40,²"], "2 whole numbers"),
         (["--sizes", "40,0"], "size of b"),
         (["--epsilon", "0"], "epsilon"),
         (["--epsilon", "1,2,3"], "3 budgets for 2 owners"),
@@ -132,6 +219,9 @@ def test_what_an_owner_set_itself_is_kept(tmp_path, columns):
         (["--topology", "knot"], "knot"),
         (["--address", "z=host:1"], "no such party"),
         (["--address", "a=host"], "host:port"),
+        (["--address", "a=host:1", "--address ", "b=host:1"], "is 'a''s, too"),
+        (["--address", "a=host:1", "--address ", "a=host:2"], "a has one already, host:1"),
+        (["--request", "a.pem", "--request ", "b/a.pem"], "is of a, too"),
         (["--wait", "0"], "wait"),
         (["--columns", "nowhere.toml"], "cannot be read"),
         (["--set", "wheels=4"], "unknown setting"),
@@ -143,7 +233,7 @@ def test_nonsense_is_one_line_and_nothing_is_written(tmp_path, columns, words, s
     base = {"--owners": "a,b", "--sizes": "40,30", "--columns": str(columns)}
     given = base | dict(zip(words[::2], words[1::2]))
     status, _, err = call(
-        "network", "new", tmp_path / "net", *(part for pair in given.items() for part in pair)
+        "network", "new", tmp_path / "net", *(part.strip() for pair in given.items() for part in pair)
     )
     assert status == 2
     assert said in err

@@ -110,7 +110,7 @@ def new(
             clock=clock,
             aggregator=aggregator,
         )
-        asked = {path.stem: path for path in request or []}
+        asked = _requests(request or [])
         optional = evaluate is None and not hold_out and evaluate_by is None
         planned = network.found(folder, agreement, _addresses(address or []), router, optional, asked)
         noted(folder, "new", planned)
@@ -288,6 +288,8 @@ def forget(
 
 def _names(text: str) -> list[str]:
     names = [one.strip() for one in text.split(",") if one.strip()]
+    if not names:
+        raise InputError(f"owners={text!r}: names nobody. Give names with commas: north,south,east.")
     if len(set(names)) < len(names):
         raise InputError(f"owners={text!r}: a name stands twice.")
     return names
@@ -301,11 +303,22 @@ def _sizes(text: str | None, names: list[str], unit: Unit) -> dict[str, int]:
             f"sizes=None: say how many {several(unit.words)} each owner has (--sizes 400,300,500)."
         )
     parts = [one.strip() for one in text.split(",")]
-    if not all(part.isdigit() for part in parts) or len(parts) != len(names):
+    if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) != len(names):
         raise InputError(
             f"sizes={text!r}: must be {len(names)} whole numbers with commas, one for each of the owners."
         )
     return dict(zip(names, map(int, parts)))
+
+
+def _requests(paths: list[Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in paths:
+        if path.stem in found:
+            raise InputError(
+                f"request={str(path)!r}: {str(found[path.stem])!r} is of {path.stem}, too. Give one of them."
+            )
+        found[path.stem] = path
+    return found
 
 
 def _addresses(pairs: list[str]) -> dict[str, str]:
@@ -314,5 +327,7 @@ def _addresses(pairs: list[str]) -> dict[str, str]:
         name, equals, where = pair.partition("=")
         if not equals:
             raise InputError(f"address={pair!r}: must look like NAME=HOST:PORT.")
+        if name in found:
+            raise InputError(f"address={pair!r}: {name} has one already, {found[name]}. Give it once.")
         found[name] = where
     return found

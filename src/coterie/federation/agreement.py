@@ -85,6 +85,9 @@ class Agreement:
     authorities: dict[str, str] = field(default_factory=dict)
     # Fingerprints of the parties' own authorities; none where the founder's one certifies all.
     aggregator: bool = True  # False: masked sums go up and down trees of the topology, between neighbours
+    edition: int = (
+        1  # which of its network's agreements: one more with every change, so that none comes twice
+    )
 
     def __post_init__(self) -> None:
         checked_name(self.name)
@@ -105,6 +108,7 @@ class Agreement:
         _check.positive("wait", self.patience.wait)
         _check.positive("retry", self.patience.retry)
         _check.positive("clock", self.clock)
+        _check.count("edition", self.edition)
         if self.masks is not None:
             self.masks.check(self.owners)
         for party, key in self.keys.items():
@@ -196,6 +200,7 @@ class Agreement:
             **({"keys": self.keys} if self.keys else {}),
             **({"authorities": self.authorities} if self.authorities else {}),
             **({} if self.aggregator else {"aggregator": False}),
+            **({} if self.edition == 1 else {"edition": self.edition}),
             **({"protects": self.protects} if self.protects else {}),
         }
 
@@ -263,7 +268,7 @@ def from_json(value: Any, source: str) -> Agreement:
     keys = {"format", "name", "terms", "schema", "owners", "patience", "clock"}
     if (
         not isinstance(value, dict)
-        or set(value) - {"masks", "keys", "authorities", "aggregator", "protects"} != keys
+        or set(value) - {"masks", "keys", "authorities", "aggregator", "edition", "protects"} != keys
     ):
         raise InputError(
             f"{source}: must have exactly the keys {', '.join(sorted(keys))}. Ask for the file again."
@@ -279,6 +284,8 @@ def from_json(value: Any, source: str) -> Agreement:
         raise InputError(f"{source}: owners must map each name to its number of records, or of units.")
     if type(value.get("aggregator", True)) is not bool:
         raise InputError(f"{source}: aggregator={value['aggregator']!r}: must be true or false.")
+    if type(value.get("edition", 1)) is not int:
+        raise InputError(f"{source}: edition={value['edition']!r:.80}: must be a whole number.")
     if not isinstance(patience, dict) or set(patience) != set(Patience._fields):
         raise InputError(f"{source}: patience must have wait and retry.")
     agreement = Agreement(
@@ -292,6 +299,7 @@ def from_json(value: Any, source: str) -> Agreement:
         keys=_texts(source, "keys", value.get("keys", {})),
         authorities=_texts(source, "authorities", value.get("authorities", {})),
         aggregator=value.get("aggregator", True),
+        edition=value.get("edition", 1),
     )
     if value.get("protects", "") != agreement.protects:
         raise InputError(f"{source}: protects says something else than the terms do. Ask for the file again.")

@@ -15,10 +15,11 @@ Ledgers belong to owners and data, not to agreements: what was spent stays spent
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from coterie.errors import InputError
 from coterie.evaluation.budget import TellsNothing
@@ -36,7 +37,24 @@ from coterie.federation.transport.zenoh import ROUTER, router_config
 PORT = 17471  # of the first party that has no address; the next ones follow
 LOCAL = "127.0.0.1"
 
+_Rest = ParamSpec("_Rest")
+_Found = TypeVar("_Found")
 
+
+def _on_disk(
+    change: Callable[Concatenate[Path, _Rest], _Found],
+) -> Callable[Concatenate[Path, _Rest], _Found]:
+    """A change of a network's folder: a disk that does not take it is said in a line."""
+
+    @wraps(change)
+    def changed(folder: Path, *rest: _Rest.args, **named: _Rest.kwargs) -> _Found:
+        with keeping.writing(folder):
+            return change(folder, *rest, **named)
+
+    return changed
+
+
+@_on_disk
 def found(
     folder: Path,
     agreement: Agreement,
@@ -94,22 +112,21 @@ def settled(agreement: Agreement, optional: bool = True) -> Collaboration:
 
 
 def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router: str | None) -> None:
-    """The agreement, for all, and each party's own file."""
+    """The agreement, for all, and each party's own file; what stops in the middle is done by doing it again."""
     agreement = planned.agreement
     ends = {}  # of those who are their own authority nobody else knows
     if not agreement.authorities:
         ends = {name: trust.end_of(folder / "parties" / name / trust.CERTIFICATE) for name in planned.parties}
     if router is not None:
         ends[ROUTER] = trust.end_of(folder / "router" / trust.CERTIFICATE)
-    (folder / "agreement.json").write_text(agreement.text(), encoding="utf-8")
     for name in planned.parties:
         place = folder / "parties" / name
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if agreement.authorities:
             keeping.replace(place / trust.AUTHORITY, authorities.bundle(folder, planned.parties))
         consent.forget_others(place, agreement)
-        (place / "agreement.json").write_text(agreement.text(), encoding="utf-8")
-        (place / "certificates.json").write_text(troubles.written(ends), encoding="utf-8")
+        keeping.put(place / "agreement.json", agreement.text())
+        keeping.put(place / "certificates.json", troubles.written(ends))
         own = Party(
             name=name, folder=place, listen=where[name], peers=dialled(planned, name, where), router=router
         )
@@ -127,9 +144,10 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
                 trusts_aggregator=old.trusts_aggregator,
                 honest=old.honest,
             )
-        kept.write_text(own.to_toml(), encoding="utf-8")
+        keeping.put(kept, own.to_toml())
     if router is not None:
-        (folder / "router" / "router.json").write_text(_router(folder, planned, router), encoding="utf-8")
+        keeping.put(folder / "router" / "router.json", _router(folder, planned, router))
+    keeping.put(folder / "agreement.json", agreement.text())  # last: until it is here, nothing was changed
 
 
 def _router(folder: Path, planned: Collaboration, router: str) -> str:
@@ -152,6 +170,7 @@ def dialled(planned: Collaboration, name: str, where: Mapping[str, str]) -> dict
     }
 
 
+@_on_disk
 def add(
     folder: Path,
     owner: str,
@@ -164,6 +183,7 @@ def add(
     old, where, router = opened(folder)
     if owner in old.owners:
         raise InputError(f"owner={owner!r}: takes part already. Take another name.")
+    check_addresses({**where, **({owner: address} if address else {})}, (*where, owner))
     budgets = {**_budgets(old), trust.checked_name(owner): epsilon}
     publics = {} if asked is None else {owner: requests.read(asked, owner)}
     own = {} if asked is None else authorities.of_requests({owner: asked})
@@ -171,6 +191,7 @@ def add(
         old,
         sizes={**old.sizes, owner: size},
         masks=None,
+        edition=old.edition + 1,
         keys={**old.keys, **_fingerprints(publics)},
         authorities={**old.authorities, **authorities.fingerprints(own)},
         experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
@@ -186,6 +207,7 @@ def add(
     return planned
 
 
+@_on_disk
 def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
     """Another key for a party that lost its own, or had it stolen: a new authority, certificates and agreement.
 
@@ -199,7 +221,7 @@ def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
     if old.authorities:
         return _rotate_own(folder, name, asked)
     keys = old.keys if name == ROUTER else {**old.keys, **_fingerprints({name: public})}
-    planned = settled(replace(old, keys=keys, masks=None))
+    planned = settled(replace(old, keys=keys, masks=None, edition=old.edition + 1))
     trust.replace_authority(folder / "authority", folder / "retired")
     for party, place in known.items():
         trust.renew(folder / "authority", party, place, public if party == name else None)
@@ -222,15 +244,16 @@ def _rotate_own(folder: Path, name: str, asked: Path) -> Collaboration:
         "keys": {**old.keys, **_fingerprints({name: requests.read(asked, name)})},
         "authorities": {**old.authorities, **authorities.fingerprints(own)},
     }
-    planned = settled(replace(old, masks=None, **changed))
+    planned = settled(replace(old, masks=None, edition=old.edition + 1, **changed))
     authorities.keep(folder, own)
     write(folder, planned, where, router)
     return planned
 
 
+@_on_disk
 def revoke(folder: Path, owner: str) -> Collaboration:
     """One owner less, under a new agreement; its certificate opens nothing under that one."""
-    old, where, router = opened(folder)
+    old, where, router = opened(folder, leaving=owner)
     if owner not in old.owners:
         raise InputError(f"owner={owner!r}: does not take part. Owners: {', '.join(old.owners)}.")
     budgets = {name: epsilon for name, epsilon in _budgets(old).items() if name != owner}
@@ -238,6 +261,7 @@ def revoke(folder: Path, owner: str) -> Collaboration:
         old,
         sizes={name: size for name, size in old.sizes.items() if name != owner},
         masks=None,
+        edition=old.edition + 1,
         keys={name: key for name, key in old.keys.items() if name != owner},
         authorities={name: one for name, one in old.authorities.items() if name != owner},
         experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
@@ -245,13 +269,15 @@ def revoke(folder: Path, owner: str) -> Collaboration:
     planned = settled(agreement)
     if not old.authorities:  # who is its own authority can be given no certificate, and is trusted no longer
         trust.revoke(folder / "authority", owner)
-    gone = folder / "revoked" / owner
-    gone.parent.mkdir(exist_ok=True)
-    shutil.move(folder / "parties" / owner, gone)  # its ledger, if this was a trial, must not be lost
     write(folder, planned, where, router)
+    place, gone = folder / "parties" / owner, folder / "revoked" / owner
+    if place.exists():  # its ledger, if this was a trial, must not be lost
+        gone.parent.mkdir(exist_ok=True)
+        shutil.move(place, gone)
     return planned
 
 
+@_on_disk
 def enter_keys(folder: Path, keys: dict[str, str]) -> Collaboration:
     """The owners' public mask keys, under a new agreement."""
     old, where, router = opened(folder)
@@ -262,6 +288,7 @@ def enter_keys(folder: Path, keys: dict[str, str]) -> Collaboration:
     return planned
 
 
+@_on_disk
 def renew(folder: Path, name: str) -> Collaboration:
     """A new certificate of a party, for the key that it has, and everybody's new list of when certificates end."""
     agreement, where, router = opened(folder)
@@ -277,6 +304,7 @@ def renew(folder: Path, name: str) -> Collaboration:
     return planned
 
 
+@_on_disk
 def enter_consents(folder: Path, files: Sequence[Path]) -> tuple[list[str], list[str]]:
     """Consents that parties sent, checked and put into everybody's folder. Who has signed, and who has yet to."""
     agreement, _, _ = opened(folder)
@@ -298,9 +326,18 @@ def _fingerprints(publics: Mapping[str, Any]) -> dict[str, str]:
     return {name: requests.fingerprint(public) for name, public in publics.items()}
 
 
-def opened(folder: Path) -> tuple[Agreement, dict[str, str], str | None]:
-    """The agreement of a network's folder, where its parties listen, and its router."""
+def opened(folder: Path, leaving: str | None = None) -> tuple[Agreement, dict[str, str], str | None]:
+    """The agreement of a network's folder, where its parties listen, and its router.
+
+    InputError where a party's own file is gone, but for who is `leaving`: its address would be made up.
+    """
     agreement = agreements.read(folder / "agreement.json")
+    for name in agreement.owners:
+        if name != leaving and not (folder / "parties" / name / parties.NAME).exists():
+            raise InputError(
+                f"folder={str(folder)!r}: has no parties/{name}/{parties.NAME}, which says where {name} listens. Put "
+                f"{name}'s folder back, without its private.key if you do not have that."
+            )
     found = [parties.read(path) for path in sorted((folder / "parties").glob(f"*/{parties.NAME}"))]
     routers = {one.router for one in found}
     return (
@@ -329,11 +366,14 @@ def check_parties(what: str, names: Iterable[str], parties: Sequence[str]) -> No
 
 
 def check_addresses(addresses: Mapping[str, str], names: Sequence[str]) -> None:
-    """InputError unless every address is host:port of a party."""
+    """InputError unless every address is host:port of one party."""
+    whose: dict[str, str] = {}
     for name, address in addresses.items():
         if name not in names:
             raise InputError(f"address of {name!r}: no such party. Parties: {', '.join(names)}.")
-        checked(f"address of {name!r}", address)
+        other = whose.setdefault(checked(f"address of {name!r}", address), name)
+        if other != name:
+            raise InputError(f"address of {name!r}: {address} is {other!r}'s, too. Give each its own.")
 
 
 def _budgets(agreement: Agreement) -> dict[str, float]:

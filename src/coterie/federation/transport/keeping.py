@@ -1,10 +1,11 @@
-"""Files of keys and certificates: put in place whole, and readable by their owner alone."""
+"""Files of a network: put in place whole; those of keys and certificates readable by their owner alone."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from coterie.errors import InputError
@@ -51,3 +52,29 @@ def replace(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def put(path: Path, text: str) -> None:
+    """Put a file in place whole in which nothing is secret: whoever the system lets may read it."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """InputError where, in the block, the system does not let somebody write: a full disk, a folder of others."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"folder={str(folder)!r}: cannot be read or written ({error.strerror}: {error.filename or folder}). Make "
+            "room, or mend what is in the way, and run the same command again."
+        ) from error
