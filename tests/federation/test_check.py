@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import struct
 import threading
 import time
@@ -189,6 +190,18 @@ def test_every_trouble_of_a_lonely_party_is_named_at_once(trial, alone):
     assert "nobody listens at this port" in told["peers"][0]["says"]
     (told,) = ask(trial, "owner-0")
     assert "has not come; it dials this party, at 127.0.0.1" in told["peers"][0]["says"]
+
+
+def test_a_disk_without_room_for_the_run_is_a_trouble(trial, alone, monkeypatch):
+    usage = shutil.disk_usage(trial.folder)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=16 << 20))
+    (told,) = ask(trial, "owner-0")
+    assert [
+        line for line in told["troubles"] if "the disk has room for 16.8 MB, and this run may write" in line
+    ]
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=17 << 20))
+    (told,) = ask(trial, "owner-0")
+    assert not [line for line in told["troubles"] if "room" in line]
 
 
 def test_another_agreement_is_named_with_both_hashes(trial):

@@ -10,7 +10,7 @@ from test_network_command import call, columns, found
 
 from coterie.errors import InputError
 from coterie.federation import agreement as agreements
-from coterie.federation import forgetting, party
+from coterie.federation import check, forgetting, party
 from coterie.federation.collaboration import collaboration
 
 __all__ = ["columns"]
@@ -37,6 +37,9 @@ def test_who_decided_differently_are_strangers_to_each_other(net):
     assert call("network", "forget", net / "parties" / "c", "b")[0] == 0
     assert decided(net, "a").digest == decided(net, "c").digest
     assert "b" not in decided(net, "a").peers("a")
+    own = check.Check(party.read(net / "parties" / "a"), None, print, with_file=False)
+    own.local({})
+    assert "without:   b, as coterie network forget says here" in check.words(check.summary(own))
     assert decided(net, "a").agreement.run == before.agreement.run  # the same run: ledger and journal go on
 
 

@@ -207,6 +207,7 @@ def test_what_an_owner_set_itself_is_kept(tmp_path, columns):
         (["--owners", "a,learner"], "another name"),
         (["--owners", "a,B"], "1 to 64"),
         (["--owners", ","], "names nobody"),
+        (["--owners", "a,ledger"], "calls a setting"),
         (["--sizes", "40"], "2 whole numbers"),
         (["--sizes", "40,-1"], "2 whole numbers"),
         (["--sizes", "40,²"], "2 whole numbers"),
@@ -259,6 +260,12 @@ def test_an_edited_agreement_is_another_one(tmp_path, columns):
     assert agreements.read(path).digest != before
 
 
+def beneath(place: Path, line: str) -> None:
+    """A line at the file's end, where people write what they add."""
+    own = place / "node.toml"
+    own.write_text('name = "a"\n[peers]\n' + line + "\n")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -268,6 +275,11 @@ def test_an_edited_agreement_is_another_one(tmp_path, columns):
         (lambda place: (place / "agreement.json").unlink(), "cannot be read"),
         (lambda place: (place / "node.toml").write_text("nome = 1"), "unknown key"),
         (lambda place: (place / "node.toml").write_text('name = "z"'), "does not know this party"),
+        (lambda place: beneath(place, 'ledger = "/home/a/ledger.sqlite"'), "ledger stands below [peers]"),
+        (lambda place: beneath(place, "epsilon = 3.0"), "epsilon stands below [peers]"),
+        (lambda place: beneath(place, 'proxy = "proxy.example:3128"'), "proxy stands below [peers]"),
+        (lambda place: beneath(place, "[honest]\nsame_people = true"), "same_people stands below [honest]"),
+        (lambda place: beneath(place, 'b = "b.example"'), "peers.b: 'b.example' must be host:port"),
         (
             lambda place: (place / "records.csv").write_text("a,b,y\n1,u,no\n"),
             "has 1 record, the agreement says 40",

@@ -174,6 +174,8 @@ def test_a_corrected_file_is_charged_to_the_same_ledger_once_its_owner_says_so(t
     assert (status, sum(line.startswith("error: ") for line in err.splitlines())) == (2, 1)
     assert "same_people = true" in err
     assert "fresh" not in err
+    status, _, err = call("node", place, "--data", data, "--log-format", "json")
+    assert (status, "same_people" in err, "the records do not fit" in err) == (2, False, True)  # logs travel
     own = place / party.NAME
     own.write_text("same_people = true\n" + own.read_text())
     status, err = charges(place, data, corrected)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,6 +35,8 @@ from coterie.units import counted, told_owners
 
 PATIENCE = 15.0  # seconds that peers have to answer: they may be starting their own check
 _AGAIN = 0.25  # seconds between two greetings
+_ROW = 1_024  # bytes of the ledger beside each message
+_BESIDE = 16 << 20  # bytes for journal, status, results and trails
 
 Log = Callable[[str], None]
 
@@ -95,6 +98,7 @@ class Check:
                 own_masks(self.party, self.planned)
         with self._noting():
             _writable(self.party)
+            _roomy(self.party, self.planned)
         with self._noting():
             if self.with_file:
                 node.has_records(self.party, self.planned, self.data)
@@ -301,6 +305,7 @@ def summary(found: Check, said: Callable[[CoterieError], str] = str) -> dict[str
         "agreement_sha256": agreement.digest.hex() if agreement else None,
         "unit": agreement.unit.words if agreement else None,
         "protects": agreement.protects if agreement else "",
+        "forgotten": sorted(found.planned.forgotten) if found.planned else [],
         **found.facts,
         "peers": [
             {
@@ -323,6 +328,11 @@ def words(told: dict[str, Any]) -> str:
     lines = [f"{told['name']}: {'ready' if told['ready'] else 'not ready'}; nothing was released or charged."]
     if told["agreement_sha256"]:
         lines.append(f"agreement: {told['agreement_sha256']}")
+    if told["forgotten"]:
+        lines.append(
+            f"without:   {', '.join(told['forgotten'])}, as coterie network forget says here; who has not decided the "
+            "same is refused, as with another agreement"
+        )
     if told["protects"]:
         lines.append(f"protects:  {told['protects']}")
     if "units" in told:
@@ -358,3 +368,20 @@ def _writable(party: Party) -> None:
     for folder in {party.folder, party.ledger.parent}:
         if not os.access(folder, os.W_OK):
             raise InputError(f"folder={str(folder)!r}: cannot be written. Let this user write there.")
+
+
+def _roomy(party: Party, planned: Collaboration) -> None:
+    """All that a run writes has room: a disk that is full in the middle of it stops the owner there."""
+    owners = planned.agreement.owners
+    sent = planned.messages(owners.index(party.name)) if party.name in owners else 0
+    needs = {party.folder: _BESIDE}
+    needs[party.ledger.parent] = needs.get(party.ledger.parent, 0) + sent * (
+        connections.longest(planned) + _ROW
+    )
+    for folder, need in needs.items():
+        left = shutil.disk_usage(folder).free
+        if left < need:
+            raise InputError(
+                f"folder={str(folder)!r}: the disk has room for {left / 1e6:,.1f} MB, and this run may write "
+                f"{need / 1e6:,.1f} MB there. Make room."
+            )

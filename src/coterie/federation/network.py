@@ -72,6 +72,7 @@ def found(
     publics = {name: requests.read(path, name) for name, path in (asked or {}).items()}
     own = authorities.of_requests(asked or {})
     keys = {"keys": _fingerprints(publics), "authorities": authorities.fingerprints(own)}
+    parties.refuse_settings(agreement.owners)
     planned = settled(replace(agreement, **keys), optional)
     authorities.refuse_mixed(planned.agreement.authorities, planned.parties, router)
     check_addresses(addresses, planned.parties)
@@ -183,6 +184,7 @@ def add(
     old, where, router = opened(folder)
     if owner in old.owners:
         raise InputError(f"owner={owner!r}: takes part already. Take another name.")
+    parties.refuse_settings([owner])
     check_addresses({**where, **({owner: address} if address else {})}, (*where, owner))
     budgets = {**_budgets(old), trust.checked_name(owner): epsilon}
     publics = {} if asked is None else {owner: requests.read(asked, owner)}

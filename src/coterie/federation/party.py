@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,17 @@ from typing import Any
 from coterie import _check
 from coterie.errors import InputError
 from coterie.federation.releases.randomness import GENERATORS, Generator
+from coterie.federation.transport.address import checked
 from coterie.federation.transport.trust import checked_name
 
 NAME = "node.toml"
+SETTINGS = (
+    "name", "listen", "router", "proxy", "generator", "epsilon", "delta", "ledger", "same_people", "trusts_aggregator",
+)  # fmt: skip
+TABLES = (
+    "peers",
+    "honest",
+)  # what their lines name are parties; a line at the end of the file is one of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,27 +114,33 @@ def read(path: Path) -> Party:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"config={str(path)!r}: is not TOML ({error}).") from error
-    known = {
-        "name",
-        "listen",
-        "router",
-        "proxy",
-        "generator",
-        "epsilon",
-        "delta",
-        "ledger",
-        "same_people",
-        "trusts_aggregator",
-        "peers",
-        "honest",
-    }
+    known = {*SETTINGS, *TABLES}
     for key in given:
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
     return Party(folder=path.resolve().parent, **_checked(path, given))
 
 
+def refuse_settings(names: Iterable[str]) -> None:
+    """InputError where a party has the name of a setting: its address would be taken for that, or that for it."""
+    for name in names:
+        if name in SETTINGS:
+            raise InputError(f"name={name!r}: is what {NAME} calls a setting. Take another name.")
+
+
+def _refuse_below(path: Path, given: dict[str, Any]) -> None:
+    """InputError where a setting stands in a table, and so would say nothing: the ledger would be another one."""
+    for table in TABLES:
+        for key in given[table] if isinstance(given.get(table), dict) else ():
+            if key in SETTINGS:
+                raise InputError(
+                    f"{path}: {key} stands below [{table}], where lines name parties. Move it above the first line in "
+                    "brackets."
+                )
+
+
 def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    _refuse_below(path, given)
     for key in ("name", "listen", "router", "proxy", "generator", "ledger"):
         if not isinstance(given.get(key, ""), str):
             raise InputError(f"{path}: {key}={given[key]!r}: must be text.")
@@ -141,6 +156,9 @@ def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     peers = given.get("peers", {})
     if not isinstance(peers, dict) or not all(isinstance(one, str) for one in peers.values()):
         raise InputError(f"{path}: peers must map names to host:port.")
+    places = {key: given[key] for key in ("listen", "router", "proxy") if key in given}
+    for key, place in (places | {f"peers.{name}": place for name, place in peers.items()}).items():
+        checked(f"{path}: {key}", place)
     honest = given.get("honest", {})
     if not isinstance(honest, dict) or not all(isinstance(one, str) for one in honest.values()):
         raise InputError(f"{path}: honest must map names of owners to the fingerprints of their keys.")

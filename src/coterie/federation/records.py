@@ -60,7 +60,8 @@ def number_of(rows: Rows, unit: Unit) -> int:
 def known_to(party: Party, content: str, data: Path, log: Callable[[str], None]) -> str:
     """What the owner's ledger is to be opened with: the records' hash, or that of an earlier version of them.
 
-    InputError where the ledger belongs to other records, unless the owner says that they are of the same people.
+    RecordsError where the ledger belongs to other records, unless the owner says that they are of the same people:
+    whether a record was changed since is for nobody but the owner.
     """
     if not party.ledger.exists():
         log(
@@ -73,7 +74,7 @@ def known_to(party: Party, content: str, data: Path, log: Callable[[str], None])
     if stored == content:
         return content
     if not party.same_people:
-        raise InputError(
+        raise RecordsError(
             f"data={str(data)!r}: other records than those that the ledger {str(party.ledger)!r} belongs to (the order "
             "of rows and columns does not count). If they are a corrected or newer version of them, set "
             f"same_people = true in {parties.NAME}: whoever is in both has spent in this ledger, and goes on spending "
