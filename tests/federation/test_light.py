@@ -9,6 +9,7 @@ import sys
 from parties import Trial
 
 from coterie.accounting.late import import_events
+from coterie.federation import node, party
 
 OF_SCIPY = ("fft", "linalg", "optimize", "signal", "sparse", "special", "stats")
 HEAVY = (
@@ -44,6 +45,20 @@ def _node(trial: Trial, name: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [*command, "--data", str(trial.folder / f"{name}.csv")], stdout=subprocess.DEVNULL, stderr=log
         )
+
+
+def test_what_each_part_of_the_way_to_the_first_round_took_is_given_back(tmp_path):
+    """Once the run is planned, and once the records are read and the owner's programs compiled."""
+    trial = Trial(tmp_path, (12, 9), protocol="dual_averaging", settings={"rounds": 3}, topology="ring")
+    own, given = party.read(trial.place("owner-0")), []
+
+    def between() -> None:
+        given.append((bool([*own.folder.glob("journal-*")]), own.ledger.exists()))
+
+    found = node.run(
+        own, trial.folder / "owner-0.csv", log=lambda line: None, stop=lambda: True, between=between
+    )
+    assert (given, found.finished) == ([(False, False), (True, True)], False)
 
 
 LATE = """

@@ -139,6 +139,7 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
                 injected_seed=injected_seed,
                 watch=watched,
                 shown=shown,
+                between=_footprint.give_back,
             )
             ending.append("finished" if found.finished else "stopped")
         return found

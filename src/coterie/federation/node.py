@@ -92,13 +92,15 @@ def run(
     linger: float = LINGER,
     watch: Watch | None = None,
     shown: Callable[[Mapping[str, Any]], None] = lambda snapshot: None,
+    between: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Take part until the run is over, or until told to stop.
 
     `watch`, such as `door.watched`, counts what is turned away before the party hears of it; it is told whose
     certificate ends at which second.
 
-    `shown` is told about once a second where the party stands, in public values and the owner's own ledger's.
+    `shown` is told about once a second where the party stands, in public values and the owner's own ledger's. `between`
+    is called whenever a part of the way to the first round is over, and what it took can be given back.
 
     `injected_seed` takes the simulator's noise in place of the owner's own: for comparison in tests alone, for who
     knows the seed can take the noise off again.
@@ -109,6 +111,7 @@ def run(
     has_keys(planned)
     has_records(party, planned, data)
     own = trust.identity(party.folder, party.name)
+    between()
     with ExitStack() as held:
         journal = held.enter_context(_journal(party, planned.agreement.run, log))
         if data is None:
@@ -116,6 +119,7 @@ def run(
         else:
             owner = _owner(party, planned, data, journal, injected_seed, held, log)
             machine = owner.machine
+        between()
         sides, outlet = (owner.tables, owner.outlet) if owner else ({}, None)
         machine = evaluated(party, planned, machine, sides, outlet, journal)
         ends = known(party, (*planned.peers(party.name), *((ROUTER,) if party.router else ())))
