@@ -61,38 +61,20 @@ def build(
     return _fitting(called, made, owners)
 
 
-def _ring(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
-    del seed
-    return from_graphs("ring", [graphs.ring(owners)], weights)
-
-
-def _torus(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
-    del seed
-    return from_graphs("torus", [graphs.torus(owners)], weights)
-
-
-def _star(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
-    del seed
-    return from_graphs("star", [graphs.star(owners)], weights)
-
-
-def _complete(owners: int, seed: int, *, weights: str = "metropolis") -> Topology:
+def _fixed(draw: Callable[[int], graphs.Graph], owners: int, *, weights: str = "metropolis") -> Topology:
     """Every weighting of a complete graph is the mean, which needs no list of links."""
-    del seed
-    if owners > graphs.COMPLETE_LIMIT:
+    if draw is graphs.complete and owners > graphs.COMPLETE_LIMIT:
         _check.one_of("weights", weights, WEIGHTS)
         return Topology("complete", owners, (_NO_LINKS,), directed=False, averages=True)
-    return from_graphs("complete", [graphs.complete(owners)], weights)
+    return from_graphs(draw.__name__, [draw(owners)], weights)
 
 
-def _exponential(owners: int, seed: int, *, directed: bool = True, weights: str | None = None) -> Topology:
+def _exponential(owners: int, *, directed: bool = True, weights: str | None = None) -> Topology:
     """Directed: every owner splits alike, so that column-stochastic weights are doubly stochastic."""
-    del seed
     return from_graphs("exponential", [graphs.exponential(owners, directed)], weights)
 
 
-def _one_peer_exponential(owners: int, seed: int) -> Topology:
-    del seed
+def _one_peer_exponential(owners: int) -> Topology:
     return from_graphs("one_peer_exponential", graphs.one_peer_exponential(owners), "column_stochastic")
 
 
@@ -141,20 +123,18 @@ def _file(
     path: Path,
     names: tuple[str, ...],
     owners: int,
-    seed: int,
     *,
     directed: bool | None = None,
     weights: str | None = None,
 ) -> Topology:
-    del seed
     return from_graphs(path.stem, [graphs.from_file(path, owners, directed, names)], weights)
 
 
-_OWN: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, seed, **options)
-    "ring": _ring,
-    "torus": _torus,
-    "star": _star,
-    "complete": _complete,
+_OWN: dict[str, Callable[..., Topology]] = {  # name -> builder(owners, **options), with a seed where it draws
+    **{
+        draw.__name__: partial(_fixed, draw)
+        for draw in (graphs.ring, graphs.torus, graphs.star, graphs.complete)
+    },
     "exponential": _exponential,
     "one_peer_exponential": _one_peer_exponential,
     "erdos_renyi": _erdos_renyi,

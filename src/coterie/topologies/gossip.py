@@ -149,10 +149,11 @@ def gossip_steps_for(topology: Topology, target: float = AGREEMENT, accelerate: 
 
 def messages_per_round(topology: Topology, gossip_steps: int = 1) -> float:
     """Messages that travel between different owners in one round, averaged over a period."""
+    _check.count("gossip_steps", gossip_steps)
     if topology.averages:
-        return float(_check.count("gossip_steps", gossip_steps) * topology.owners * (topology.owners - 1))
+        return float(gossip_steps * topology.owners * (topology.owners - 1))
     sent = [np.count_nonzero((e.source != e.target) & (e.weight > 0)) for e in topology.schedule]
-    return float(_check.count("gossip_steps", gossip_steps) * np.mean(sent))
+    return float(gossip_steps * np.mean(sent))
 
 
 def _ratios(topology: Topology, gossip_steps: int) -> np.ndarray:

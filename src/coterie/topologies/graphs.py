@@ -39,11 +39,6 @@ class Plain:
     def __len__(self) -> int:
         return self.owners
 
-    @property
-    def nodes(self) -> range:
-        """The owners."""
-        return range(self.owners)
-
     def edges(self) -> tuple[tuple[int, int], ...]:
         """The links."""
         return self.links
@@ -192,11 +187,11 @@ def _by_name(graph: nx.Graph, names: Sequence[str], source: str) -> Graph:
 
 def in_order(graph: Graph) -> Graph:
     """The same graph on 0 … owners-1, in the order of its labels: as numbers where all are, else as text."""
-    labels = list(graph.nodes)
-    if isinstance(graph, Plain) or labels == list(range(len(labels))):
+    if isinstance(graph, Plain) or list(graph.nodes) == list(range(len(graph))):
         return graph
     import networkx as nx
 
+    labels = list(graph.nodes)
     try:
         labels.sort(key=int)
     except (ValueError, TypeError):

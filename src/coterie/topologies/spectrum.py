@@ -18,22 +18,7 @@ from coterie.topologies.weights import Edges
 DENSE = 200  # owners; 200 x 200 eigenvalues take milliseconds
 # Expanders need a handful of restarts; long thin graphs would need thousands and go to shift-invert instead.
 _ARPACK: dict[str, Any] = {"ncv": 40, "maxiter": 60, "return_eigenvectors": False}
-_ZERO = 1e-12
-
-
-def sums(schedule: Sequence[Edges], owners: int, axis: str) -> tuple[float, float]:
-    """Smallest and largest row sum (`axis="target"`) or column sum (`axis="source"`) of all matrices."""
-    totals = [np.bincount(getattr(e, axis), weights=e.weight, minlength=owners) for e in schedule]
-    return float(np.min(totals)), float(np.max(totals))
-
-
-def is_symmetric(edges: Edges) -> bool:
-    """Whether W equals its transpose up to rounding."""
-    order = np.lexsort((edges.target, edges.source))  # the transpose, sorted as the original is
-    same = np.array_equal(edges.source, edges.target[order]) and np.array_equal(
-        edges.target, edges.source[order]
-    )
-    return bool(same and np.allclose(edges.weight, edges.weight[order], rtol=0, atol=_ZERO))
+ZERO = 1e-12  # weights and factors below it are rounding
 
 
 def window(schedule: Sequence[Edges], owners: int) -> int:
@@ -42,11 +27,13 @@ def window(schedule: Sequence[Edges], owners: int) -> int:
     Returns 0 if even the union of the whole period is not.
     """
     low, high = 0, len(schedule)
-    if not _every_window_connected(schedule, owners, high):
+    if not connected(schedule, owners):
         return 0
+    endless = [*schedule, *schedule]
     while high - low > 1:  # a longer window contains a shorter one, so bisection is exact
         middle = (low + high) // 2
-        low, high = (low, middle) if _every_window_connected(schedule, owners, middle) else (middle, high)
+        every = all(connected(endless[s : s + middle], owners) for s in range(len(schedule)))
+        low, high = (low, middle) if every else (middle, high)
     return high
 
 
@@ -55,8 +42,9 @@ def groups(schedule: Sequence[Edges], owners: int) -> int:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    source, target = _union(schedule)
-    union = coo_array((np.ones(len(source)), (source, target)), shape=(owners, owners)).tocsr()
+    source, target, weight = (np.concatenate(each) for each in zip(*schedule))
+    ends = source[weight > 0], target[weight > 0]
+    union = coo_array((np.ones(len(ends[0])), ends), shape=(owners, owners)).tocsr()
     return int(connected_components(union, directed=True, connection="strong", return_labels=False))
 
 
@@ -64,24 +52,12 @@ def connected(schedule: Sequence[Edges], owners: int) -> bool:
     """Whether the union of the whole period is strongly connected; of few owners without SciPy, as nodes ask it."""
     if owners > DENSE:
         return groups(schedule, owners) == 1
-    source, target = _union(schedule)
-    return _reach(source, target, owners) == owners == _reach(target, source, owners)
-
-
-def _union(schedule: Sequence[Edges]) -> tuple[np.ndarray, np.ndarray]:
-    used = [e.weight > 0 for e in schedule]
-    source = np.concatenate([e.source[u] for e, u in zip(schedule, used)])
-    return source, np.concatenate([e.target[u] for e, u in zip(schedule, used)])
-
-
-def _reach(source: np.ndarray, target: np.ndarray, owners: int) -> int:
-    """How many owners can be reached from the first one, itself among them."""
-    reached, before = np.zeros(owners, bool), 0
-    reached[0] = True
-    while (now := int(reached.sum())) > before:
-        reached[target[reached[source]]] = True
-        before = now
-    return before
+    hears = np.eye(owners, dtype=np.float32)
+    for edges in schedule:
+        hears[edges.target, edges.source] += edges.weight > 0
+    for _ in range(owners.bit_length()):  # paths twice as long each time
+        hears = np.minimum(hears @ hears, 1)
+    return bool(hears.all())
 
 
 def extremes(edges: Edges, owners: int) -> tuple[float, float]:
@@ -129,12 +105,6 @@ def product_rate(steps: Sequence[Edges], owners: int) -> float:
     return _arpack(steps, owners, singular=False)
 
 
-def _every_window_connected(schedule: Sequence[Edges], owners: int, length: int) -> bool:
-    period = len(schedule)
-    starts = range(period) if length < period else range(1)
-    return all(connected([schedule[(s + k) % period] for k in range(length)], owners) for s in starts)
-
-
 def _symbol(edges: Edges, owners: int) -> NDArray[np.complex128] | None:
     """Eigenvalues of a circulant W in Fourier order (the mean first); None for any other W."""
     shift = (edges.target - edges.source) % owners
@@ -142,7 +112,7 @@ def _symbol(edges: Edges, owners: int) -> NDArray[np.complex128] | None:
     first[shift] = edges.weight
     counts = np.bincount(shift, minlength=owners)
     if not np.isin(counts, (0, owners)).all() or not np.allclose(
-        first[shift], edges.weight, rtol=0, atol=_ZERO
+        first[shift], edges.weight, rtol=0, atol=ZERO
     ):
         return None
     return np.fft.fft(first)
@@ -229,7 +199,7 @@ def _arpack(steps: Sequence[Edges], owners: int, singular: bool) -> float:
         return x - x.mean()
 
     start = _start(owners)
-    if np.linalg.norm(forward(start)) < _ZERO * np.linalg.norm(start):
+    if np.linalg.norm(forward(start)) < ZERO * np.linalg.norm(start):
         return 0.0  # exact averaging; ARPACK refuses the zero matrix
     operator = _operator(gram if singular else forward, owners)
     try:

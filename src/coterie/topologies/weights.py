@@ -32,13 +32,13 @@ def metropolis(graph: Graph) -> Edges:
     >>> metropolis(nx.path_graph(3)).weight.round(2).tolist()
     [0.67, 0.33, 0.33, 0.33, 0.33, 0.33, 0.67]
     """
-    source, target, degree = _undirected("metropolis", graph)
+    source, target, degree = _links(graph, "metropolis")
     return _with_rest(len(graph), source, target, 1.0 / (1.0 + np.maximum(degree[source], degree[target])))
 
 
 def uniform(graph: Graph) -> Edges:
     """Weight 1 / (1 + largest degree) on every link, I - L / (1 + d_max); symmetric, doubly stochastic."""
-    source, target, degree = _undirected("uniform", graph)
+    source, target, degree = _links(graph, "uniform")
     return _with_rest(len(graph), source, target, np.full(len(source), 1.0 / (1.0 + degree.max(initial=0))))
 
 
@@ -49,8 +49,7 @@ def column_stochastic(graph: Graph) -> Edges:
     >>> column_stochastic(nx.DiGraph([(0, 1), (0, 2), (1, 0), (2, 0)])).weight.round(2).tolist()
     [0.33, 0.5, 0.5, 0.33, 0.5, 0.33, 0.5]
     """
-    source, target = _links(graph)
-    sent = np.bincount(source, minlength=len(graph))
+    source, target, sent = _links(graph)
     return _with_rest(len(graph), source, target, 1.0 / (1.0 + sent[source]))
 
 
@@ -61,22 +60,18 @@ WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
 }
 
 
-def _links(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets of all links between different owners, both ways where the graph is undirected."""
+def _links(graph: Graph, undirected: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sources and targets of all links between different owners, both ways where the graph is undirected, and how many
+    each owner sends over; `undirected`: weights that need such a graph."""
+    if undirected and graph.is_directed():
+        raise InputError(
+            f"weights={undirected!r}: needs an undirected graph. Use weights='column_stochastic' for directed ones."
+        )
     pairs = np.asarray(list(graph.edges()), np.int32).reshape(-1, 2)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # a self-loop says nothing: everyone hears itself
     if not graph.is_directed():
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _undirected(name: str, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if graph.is_directed():
-        raise InputError(
-            f"weights={name!r}: needs an undirected graph. Use weights='column_stochastic' for directed ones."
-        )
-    source, target = _links(graph)
-    return source, target, np.bincount(source, minlength=len(graph))
+    return pairs[:, 0], pairs[:, 1], np.bincount(pairs[:, 0], minlength=len(graph))
 
 
 def _with_rest(owners: int, source: np.ndarray, target: np.ndarray, weight: np.ndarray) -> Edges:
