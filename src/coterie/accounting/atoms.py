@@ -32,10 +32,18 @@ def flatten(event: DpEvent) -> Flat:
     >>> flatten(ComposedDpEvent(twice)).precision
     2.0
     """
-    counts: Counter[Any] = Counter()
-    _count(event, 1, counts)
     import dp_accounting as dp
 
+    counts: Counter[Any] = Counter()
+    left: list[tuple[Any, int]] = [(event, 1)]
+    while left:
+        one, times = left.pop()
+        if isinstance(one, dp.ComposedDpEvent):
+            left += [(part, times) for part in reversed(one.events)]
+        elif isinstance(one, dp.SelfComposedDpEvent):
+            left.append((one.event, times * _check.count("count", one.count, 0)))
+        elif times and (atom := _atom(one)) is not None:
+            counts[atom] += times
     gaussians = {atom: n for atom, n in counts.items() if isinstance(atom, dp.GaussianDpEvent)}
     rest = {atom: n for atom, n in counts.items() if atom not in gaussians}
     if any(isinstance(atom, dp.NonPrivateDpEvent) for atom in rest):
@@ -44,18 +52,6 @@ def flatten(event: DpEvent) -> Flat:
         )
     precision = math.fsum(n / atom.noise_multiplier**2 for atom, n in gaussians.items())
     return Flat(precision, tuple(sorted(rest.items(), key=repr)), "")
-
-
-def _count(event: Any, times: int, counts: Counter[Any]) -> None:
-    import dp_accounting as dp
-
-    if isinstance(event, dp.ComposedDpEvent):
-        for part in event.events:
-            _count(part, times, counts)
-    elif isinstance(event, dp.SelfComposedDpEvent):
-        _count(event.event, times * _check.count("count", event.count, 0), counts)
-    elif times and (atom := _atom(event)) is not None:
-        counts[atom] += times
 
 
 def _atom(event: Any) -> Any:

@@ -73,7 +73,11 @@ def certify(
     _check.below_one("delta", delta)
     relation = named(relation)
     flat = flatten(event)
-    many, bound = _of_group(flat, _check.count("group", group), delta, relation)
+    if _check.count("group", group) == 1:
+        many, bound = flat, bound_of(flat, delta, relation, STANDS_STILL)
+    else:
+        many, bound = _of_group(flat, group, delta, relation)
+    publishing = f"delta={delta:g} is not below 1/{size}: publishing one record in full would satisfy it."
     return Certificate(
         epsilon=bound.epsilon,
         delta=delta,
@@ -83,7 +87,7 @@ def certify(
         accountant=bound.accountant,
         epsilon_optimistic=_optimistic(many, bound, delta, relation),
         reason=bound.reason,
-        warnings=_warnings(delta, size),
+        warnings=(publishing,) if size is not None and delta >= 1 / size else (),
         event=event,
         size=size,
     )
@@ -91,8 +95,6 @@ def certify(
 
 def _of_group(flat: Flat, group: int, delta: float, relation: Relation) -> tuple[Flat, Bound]:
     """The releases as so many records meet them, and the least bound that is proved for them."""
-    if group == 1:
-        return flat, bound_of(flat, delta, relation, STANDS_STILL)
     many = grouped(flat, group)
     bound = bound_of(many, delta, relation, STANDS_STILL)
     if not any(isinstance(atom, groups.Grouped) for atom, _ in many.parts) or bound.step == 0:
@@ -142,25 +144,22 @@ def bound_of(flat: Flat, delta: float, relation: Relation, stands_still: float) 
     """Exact for Gaussians alone, otherwise the smaller of pure and numerical composition."""
     if flat.reason:
         return Bound(math.inf, "none", flat.reason)
-    if not flat.parts:
-        shift = relation.reach * math.sqrt(flat.precision)
-        return Bound(gaussian.epsilon_of(1 / shift, _above_zero(delta)) if shift else 0.0, "exact Gaussian")
-    pure = _pure(flat, relation)
+    shift = relation.reach * math.sqrt(flat.precision)
+    if not flat.parts and not shift:
+        return Bound(0.0, "exact Gaussian")
+    pure = math.inf if flat.precision else _pure(flat, relation)
     if delta == 0 and math.isfinite(pure):  # every largest loss is met, and by one pair of data sets: exact
         return Bound(pure, "pure composition")
-    _above_zero(delta)
-    numerical = _numerical(flat, delta, relation, stands_still)
-    if numerical.epsilon <= pure:
-        return numerical
-    return Bound(pure, "pure composition", step=numerical.step)
-
-
-def _above_zero(delta: float) -> float:
     if delta == 0:
         raise InputError(
             "delta=0: no epsilon bounds Gaussian noise without it. Give a delta above 0, or Laplace noise."
         )
-    return delta
+    if not flat.parts:
+        return Bound(gaussian.epsilon_of(1 / shift, delta), "exact Gaussian")
+    numerical = _numerical(flat, delta, relation, stands_still)
+    if numerical.epsilon <= pure:
+        return numerical
+    return Bound(pure, "pure composition", step=numerical.step)
 
 
 @lru_cache(maxsize=4096)
@@ -174,7 +173,7 @@ def _optimistic(flat: Flat, bound: Bound, delta: float, relation: Relation) -> f
 
 
 def _pure(flat: Flat, relation: Relation) -> float:
-    """The sum of the largest losses; infinite once there is a Gaussian."""
+    """The sum of the largest losses, of releases that are no plain Gaussians."""
     import dp_accounting as dp
 
     def largest(atom: Any) -> float:
@@ -186,7 +185,7 @@ def _pure(flat: Flat, relation: Relation) -> float:
         bounded = isinstance(inner, dp.LaplaceDpEvent | dp.RandomizedResponseDpEvent)
         return max(profile.upper for profile in _directions(atom, relation)) if bounded else math.inf
 
-    return math.inf if flat.precision else math.fsum(n * largest(atom) for atom, n in flat.parts)
+    return math.fsum(n * largest(atom) for atom, n in flat.parts)
 
 
 def _numerical(flat: Flat, delta: float, relation: Relation, stands_still: float) -> Bound:
@@ -289,9 +288,3 @@ def _lower_end(curves: Curves, delta: float, step: float) -> float:
     assert total is not None
     epsilon = profiles.epsilon_between(total, delta)[0]
     return max(0.0, epsilon + shift) if epsilon > 0 else 0.0
-
-
-def _warnings(delta: float, size: int | None) -> tuple[str, ...]:
-    if size is None or delta < 1 / size:
-        return ()
-    return (f"delta={delta:g} is not below 1/{size}: publishing one record in full would satisfy it.",)

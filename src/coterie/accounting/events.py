@@ -36,10 +36,18 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
     >>> event_to_json(SelfComposedDpEvent(GaussianDpEvent(2), 10))
     {'type': 'SelfComposedDpEvent', 'event': {'type': 'GaussianDpEvent', 'noise_multiplier': 2}, 'count': 10}
     """
-    name = type(event).__name__
-    if type(event) is not _classes().get(name):
+    import attr
+    import dp_accounting
+
+    name, written = type(event).__name__, {}
+    if name not in _KNOWN or type(event) is not getattr(dp_accounting, name):
         raise InputError(f"event={name}: cannot be written as JSON. Known events: {', '.join(_KNOWN)}.")
-    return {"type": name} | {field: _value_to_json(getattr(event, field)) for field in _fields(type(event))}
+    for field in attr.fields(type(event)):
+        value = getattr(event, field.name)
+        if isinstance(value, (list, tuple)):
+            value = [event_to_json(part) for part in value]
+        written[field.name] = value if isinstance(value, (int, float, list)) else event_to_json(value)
+    return {"type": name} | written
 
 
 def event_from_json(obj: Any) -> DpEvent:
@@ -52,22 +60,19 @@ def event_from_json(obj: Any) -> DpEvent:
 
 
 def _event_from_json(obj: Any, depth: int) -> DpEvent:
+    import attr
+    import dp_accounting
+
     if depth == 0:
         raise InputError(f"event: nested deeper than {_DEEPEST} levels. Compose it flat.")
     name = obj.get("type") if isinstance(obj, dict) else None
     if not isinstance(name, str) or name not in _KNOWN:
         raise InputError(f"event type={name!r}: unknown. Known events: {', '.join(_KNOWN)}.")
-    cls = _classes()[name]
-    wanted = set(_fields(cls))
+    cls = getattr(dp_accounting, name)
+    wanted = {field.name for field in attr.fields(cls)}
     if set(obj) - {"type"} != wanted:
         raise InputError(f"{name} fields={sorted(set(obj) - {'type'})}: must be exactly {sorted(wanted)}.")
     return cls(**{field: _value_from_json(name, field, obj[field], depth - 1) for field in wanted})
-
-
-def _value_to_json(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [event_to_json(event) for event in value]
-    return value if isinstance(value, (int, float)) else event_to_json(value)
 
 
 def _value_from_json(name: str, field: str, value: Any, depth: int) -> Any:
@@ -80,15 +85,3 @@ def _value_from_json(name: str, field: str, value: Any, depth: int) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{name} {field}={value!r}: must be a finite number.")
     return value
-
-
-def _fields(cls: type) -> list[str]:
-    import attr
-
-    return [field.name for field in attr.fields(cls)]
-
-
-def _classes() -> dict[str, Any]:
-    import dp_accounting
-
-    return {name: getattr(dp_accounting, name) for name in _KNOWN}

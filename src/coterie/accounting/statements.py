@@ -18,7 +18,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class Statement:
+    """An ε, with all that it means nothing without."""
+
+    epsilon: float | None
+    delta: float
+    relation: str
+    unit: str
+    view: str
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    @property
+    def context(self) -> str:
+        """What stands behind an ε wherever it is printed."""
+        return f"(δ = {self.delta:.4g}, {self.relation}, unit: {self.unit}, view: {self.view})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold: it has no infinity, and null would read as "not computed"."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: "inf" if isinstance(value, float) and math.isinf(value) else value
+            for name, value in values.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Claim(Statement):
     """What a theorem says of these settings; `epsilon` is None where none is stated.
 
     >>> print(Claim(epsilon=None, delta=1e-5, relation="replace_one", unit="record", view="public transcript",
@@ -26,28 +53,16 @@ class Claim:
     claimed: no ε stated (δ = 1e-05, replace_one, unit: record, view: public transcript)
     """
 
-    epsilon: float | None
-    delta: float
-    relation: str
-    unit: str
-    view: str
     source: str  # author_year and the theorem's number
     note: str
 
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
     def __str__(self) -> str:
         stated = "no ε stated" if self.epsilon is None else f"ε = {_number(self.epsilon)}"
-        return f"claimed: {stated} {_context(self)}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
-        return _to_json(self)
+        return f"claimed: {stated} {self.context}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Certificate(Statement):
     """An upper bound that the named accountant proves for `event`, with the lower end of its error bar.
 
     Guarantee: what `event` describes is (epsilon, delta)-private for one `unit` under `relation`, against an
@@ -55,10 +70,6 @@ class Certificate:
     """
 
     epsilon: float
-    delta: float
-    relation: str
-    unit: str
-    view: str
     accountant: str
     epsilon_optimistic: float
     reason: str  # why epsilon is infinite; empty when it is not
@@ -66,58 +77,29 @@ class Certificate:
     event: DpEvent  # what was certified: enough for a third party to compute it again
     size: int | None  # the owner's public number of records, where it was given
 
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
     def __str__(self) -> str:
         tail = f" because {self.reason}" if self.reason else ""
-        return f"certified: ε ≤ {upper(self.epsilon)} {_context(self)} by {self.accountant}{tail}"
+        return f"certified: ε ≤ {upper(self.epsilon)} {self.context} by {self.accountant}{tail}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold, the event included; `recompute` takes them back."""
-        return _to_json(self) | {"event": event_to_json(self.event), "warnings": list(self.warnings)}
+        return super().to_json() | {"event": event_to_json(self.event), "warnings": list(self.warnings)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Finding(Statement):
     """An empirical lower bound: with this `confidence`, what was attacked has at least this epsilon."""
 
     epsilon: float
-    delta: float
-    relation: str
-    unit: str
-    view: str
     confidence: float
     games: int  # how many times the attacker guessed
 
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
     def __str__(self) -> str:
         effort = f"with confidence {self.confidence:g} from {self.games:,} games"
-        return f"audited: ε ≥ {lower(self.epsilon)} {_context(self)} {effort}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
-        return _to_json(self)
-
-
-def _context(statement: Claim | Certificate | Finding) -> str:
-    return (
-        f"(δ = {statement.delta:.4g}, {statement.relation}, unit: {statement.unit}, view: {statement.view})"
-    )
+        return f"audited: ε ≥ {lower(self.epsilon)} {self.context} {effort}"
 
 
 def _number(value: float) -> str:
     if math.isinf(value):
         return "∞"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _to_json(statement: Claim | Certificate | Finding) -> dict[str, Any]:
-    # JSON has no infinity; a string is explicit where null would read as "not computed".
-    values = {field.name: getattr(statement, field.name) for field in fields(statement)}
-    return {
-        name: "inf" if isinstance(value, float) and math.isinf(value) else value
-        for name, value in values.items()
-    }
