@@ -185,6 +185,16 @@ class Program(NamedTuple):
     # Real owners take nothing else from others; whatever `absorb` or `settle` divides by belongs in it.
 
     @property
+    def steps(self) -> int:
+        """How many rounds, or visits."""
+        return self.schedule if isinstance(self.schedule, int) else len(self.schedule)
+
+    @property
+    def step(self) -> str:
+        """What one of them is called."""
+        return "round" if isinstance(self.functions, Rounds) else "visit"
+
+    @property
     def hub(self) -> str | None:
         """Where all owners meet, in a topology's place; None: neighbours talk to each other."""
         if not isinstance(self.functions, Rounds):
@@ -192,8 +202,7 @@ class Program(NamedTuple):
         return None if self.aggregate is None else HUBS[1]
 
     def __repr__(self) -> str:
-        steps = self.schedule if isinstance(self.schedule, int) else len(self.schedule)
-        return f"<Program of {steps} {type(self.functions).__name__.lower()}, {self.plan!r}>"
+        return f"<Program of {self.steps} {type(self.functions).__name__.lower()}, {self.plan!r}>"
 
 
 class Trace(NamedTuple):

@@ -195,7 +195,7 @@ def _at_once(program: Program, pair: Neighbours, games: int) -> int:
     """Games of one call: a power of two, so that nearby numbers of games compile once."""
     owners, rows = pair.without.x.shape[:2]
     numbers = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(program.plan.noise_like))
-    steps = program.schedule if isinstance(program.schedule, int) else len(program.schedule)
+    steps = program.steps
     sampled = rows if not scores.pairs.is_hidden(program.plan.sampler) else 1
     each = owners * (8 * numbers + 2 * sampled) + steps
     fits = min(_MOST_AT_ONCE, max(_MEMORY // each, 64), max(games, 1))

@@ -206,7 +206,7 @@ def _is_one_number(setting: Setting, delta: float) -> bool:
 def _affordable(setting: Setting) -> int:
     """Games of the engine: as many as the work that one of them is allows."""
     program, rows = setting.program, setting.neighbours.without.x.shape[1]
-    steps = program.schedule if isinstance(program.schedule, int) else len(program.schedule)
+    steps = program.steps
     private = sum(np.size(leaf) for leaf in jax.tree.leaves(_states(program)))
     each = steps * len(program.plan.sizes) * (rows + 16 * private + 64)
     return int(np.clip(_WORK // each, FEWEST_GAMES, MOST_GAMES))

@@ -26,17 +26,19 @@ class Tick(NamedTuple):
 def ticks_of(program: Program) -> tuple[Tick, np.ndarray]:
     """The public schedule. An owner that has made all its releases stays silent for the rest of the visits."""
     releases = np.asarray(program.plan.releases)
+    if program.steps > MOST:
+        raise InputError(
+            f"steps={program.steps}: must be at most {MOST:,}. Ask for fewer rounds, visits or passes."
+        )
     if isinstance(program.functions, Rounds):
         rounds = int(program.schedule)
         if rounds < 1 or rounds > releases.min():
             raise InputError(
                 f"rounds={rounds}: must be between 1 and the plan's {releases.min()} releases an owner."
             )
-        _check_length(rounds)
         step = jnp.arange(1, rounds + 1, dtype=jnp.int32)
         return Tick(step, step - 1, step - 1, jnp.ones(rounds, bool)), np.full(len(releases), rounds)
     owner = np.asarray(program.schedule, np.int32)
-    _check_length(len(owner))
     turn = np.zeros(len(owner), np.int32)
     for one in np.unique(owner):
         turn[owner == one] = np.arange((owner == one).sum())
@@ -44,8 +46,3 @@ def ticks_of(program: Program) -> tuple[Tick, np.ndarray]:
     step = jnp.arange(1, len(owner) + 1, dtype=jnp.int32)
     turns = np.bincount(owner[live], minlength=len(releases))
     return Tick(step, jnp.asarray(turn), jnp.asarray(owner), jnp.asarray(live)), turns
-
-
-def _check_length(steps: int) -> None:
-    if steps > MOST:
-        raise InputError(f"steps={steps}: must be at most {MOST:,}. Ask for fewer rounds, visits or passes.")

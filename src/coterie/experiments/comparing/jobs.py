@@ -47,8 +47,7 @@ class Job:
     @property
     def steps(self) -> int:
         """Rounds or visits of each run."""
-        schedule = self.program.schedule
-        return schedule if isinstance(schedule, int) else len(schedule)
+        return self.program.steps
 
 
 def job_of(comparison: Comparison, series: Series, epsilon: float, prepared: Prepared) -> Job | str:
@@ -110,8 +109,7 @@ def train(jobs: list[Job], prepared: Prepared, done: Steps) -> Iterator[Job]:
 def _run(
     lanes: list[Lane], prepared: Prepared, look: Callable[[PyTree], list[float]], done: Steps
 ) -> list[float]:
-    schedule = lanes[0].program.schedule
-    total = schedule if isinstance(schedule, int) else len(schedule)
+    total = lanes[0].program.steps
     before = 0
 
     def told(steps: int, of: int) -> None:
