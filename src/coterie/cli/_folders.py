@@ -35,7 +35,9 @@ def written(result: Result, asked: Asked) -> str:
     from coterie.experiments import logs, output
 
     folder = output.write(result, asked.out or output.free_folder(RUNS, usual_name(result.experiment)))
-    logged = logs.send(result, logs.wanted(asked.log, asked.log_oracles, in_folder=True), folder)
+    logged = []
+    if asked.log:
+        logged = logs.send(result, logs.wanted(asked.log, asked.log_oracles, in_folder=True), folder)
     if asked.as_json:
         return json_line(result.to_json(str(folder)))
     from coterie.cli._words import words

@@ -60,10 +60,10 @@ def words(result: Result, folder: Path) -> str:
 def _what(result: Result) -> str:
     task, experiment = result.prepared.task, result.experiment
     steps = int(result.steps[-1])
-    path = many(steps, result.step)
-    if result.step == "round" and result.program.aggregate is not None:
+    path = many(steps, result.program.step)
+    if result.program.step == "round" and result.program.aggregate is not None:
         path += " over an aggregator"
-    elif result.step == "round":
+    elif result.program.step == "round":
         path += f", topology {task.topology.name}, {many(result.gossip_steps, 'gossip step')} a round"
         path += f" and {result.consensus:,} over the models at the end" if result.consensus else ""
     return (

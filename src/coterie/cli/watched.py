@@ -80,7 +80,6 @@ class Noted:
         """What is public about the run before its first step."""
         from coterie.experiments.describe import network
         from coterie.problems.metrics import METRICS
-        from coterie.program import Rounds
 
         self._made = made
         prepared, task = made.prepared, made.prepared.task
@@ -97,8 +96,8 @@ class Noted:
             "tested_on": prepared.test_rows.removesuffix(" (oracle)"),
             "unit": task.unit.words,
             "oracle": not prepared.table.test_is_public,
-            "step": "round" if isinstance(made.program.functions, Rounds) else "visit",
-            "network": network(made.program, task),
+            "step": made.program.step,
+            "network": network(task.topology, made.program.hub),
         }
         self.write()
 

@@ -26,26 +26,16 @@ if TYPE_CHECKING:
     from coterie.experiments.prepare import Prepared
     from coterie.mechanisms import ReleasePlan
     from coterie.problems.table import Table
-    from coterie.program import Program
-    from coterie.protocols import Task
     from coterie.topologies import Topology
 
 MOST_LINKS = 6_000  # what can be told apart in a picture is far less
 _LIBRARIES = ("coterie", "jax", "jaxlib", "numpy", "dp-accounting")
 
 
-def network(program: Program, task: Task) -> dict[str, Any]:
-    """The links of a topology, or what stands in the middle where all owners meet there."""
-    return links_of(task.topology) if program.hub is None else meeting_at(program.hub)
-
-
-def meeting_at(hub: str) -> dict[str, Any]:
-    """No links: everybody meets there."""
-    return {"topology": None, "hub": hub, "number_of_links": 0, "links": []}
-
-
-def links_of(topology: Topology) -> dict[str, Any]:
-    """The links alone; none of them where they are too many to draw."""
+def network(topology: Topology | None, hub: str | None) -> dict[str, Any]:
+    """The links of a topology, none of them where they are too many to draw; or the hub where everybody meets."""
+    if topology is None or hub is not None:
+        return {"topology": None, "hub": hub, "number_of_links": 0, "links": []}
     links = topology.links
     return {
         "topology": topology.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -42,10 +43,7 @@ def built(
     `held`: how many units each owner keeps out of training, to evaluate on; None: it evaluates on those it trains on.
     InputError, before any training, where they could tell nothing.
     """
-
-    def make(task: Task) -> Program:
-        return _built(experiment, table, task, settings, held)
-
+    make = partial(_built, experiment, table, settings, held)
     tables = experiment.centre or experiment.select or experiment.evaluate
     if tables and experiment.calibration == "certified":  # a person shows in tables, too
         return persons.held(make, task)
@@ -53,7 +51,7 @@ def built(
 
 
 def _built(
-    experiment: Experiment, table: Table, task: Task, settings: dict[str, Any], held: tuple[int, ...] | None
+    experiment: Experiment, table: Table, settings: dict[str, Any], held: tuple[int, ...] | None, task: Task
 ) -> Program:
     certified = experiment.calibration == "certified"
     program = build(experiment.protocol, for_training(experiment, task), settings, experiment.calibration)
@@ -61,13 +59,13 @@ def _built(
         check_division(program.plan.relation, experiment.hold_out)
     sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
     if share := experiment.centre:
-        left = _left(experiment, task, experiment.evaluate + experiment.select).epsilon
+        left = for_training(experiment, task, ("evaluate", "select")).epsilon
         sums = Sums(width_of(feature_map(experiment, table), table))
         plan = budget.centring(program.plan, sums, left, task.delta, share, certified)
         budget.check_centres(plan, share)
         program = program._replace(plan=plan)
     if share := experiment.select:
-        left = _left(experiment, task, experiment.evaluate).epsilon
+        left = for_training(experiment, task, ("evaluate",)).epsilon
         ballot = selection.ballot_of(program, sheet)
         plan = budget.choosing(program.plan, ballot, left, task.delta, share, certified)
         budget.check_chooses(plan, share)
@@ -81,13 +79,11 @@ def _built(
     return program
 
 
-def for_training(experiment: Experiment, task: Task) -> Task:
-    """The task with what the centre, selection and evaluation leave of every budget."""
-    return _left(experiment, task, experiment.evaluate + experiment.select + experiment.centre)
-
-
-def _left(experiment: Experiment, task: Task, share: float) -> Task:
-    """What is left of every budget; published noise is what it is, whatever the budget."""
+def for_training(
+    experiment: Experiment, task: Task, paid: tuple[str, ...] = ("evaluate", "select", "centre")
+) -> Task:
+    """The task with what these leave of every budget; published noise is what it is, whatever the budget."""
+    share = sum(getattr(experiment, name) for name in paid)
     if not share or experiment.calibration != "certified":
         return task
     return replace(task, epsilon=tuple(budget.for_training(one, task.delta, share) for one in task.epsilon))
@@ -100,14 +96,13 @@ def first(look: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
 
 def select(
     experiment: Experiment, prepared: Prepared, program: Program, trace: Trace
-) -> tuple[Trace, Selected | None]:
+) -> tuple[Trace, Selected]:
     """What simulated owners choose after training, and the trace with the chosen models.
 
     Each sums up losses of its own candidates on its own records; the sum over owners decides for all.
     """
     plan = program.plan
-    if plan.selection is None:
-        return trace, None
+    assert plan.selection is not None
     sheet = budget.sheet_of(prepared.table, prepared.task.problem, plan.relation, unit=prepared.task.unit)
     ballot, step = selection.ballot_of(program, sheet), step_of(program, "selection")
     sums = {}
@@ -154,14 +149,13 @@ def _most(unit: np.ndarray | None) -> int:
     return 1 if unit is None else int(np.bincount(unit).max())
 
 
-def publish(experiment: Experiment, prepared: Prepared, program: Program, trace: Trace) -> Published | None:
+def publish(experiment: Experiment, prepared: Prepared, program: Program, trace: Trace) -> Published:
     """What simulated owners publish after training: each one's own model on its own records, one noisy table each.
 
     Own records are all of its own, or those that it kept out of training.
     """
     plan = program.plan
-    if plan.evaluation is None:
-        return None
+    assert plan.evaluation is not None
     problem, table = prepared.task.problem, prepared.table
     groups = groups_of(table, experiment.evaluate_by)
     sheet = budget.sheet_of(table, problem, plan.relation, groups, prepared.task.unit)

@@ -55,24 +55,30 @@ def fit(experiment: Experiment, data_dir: Path | None = None, progress: Tell | N
 
 def fitted(experiment: Experiment, made: Ready, look: Callable[[PyTree], PyTree], trace: Trace) -> Fitted:
     """What training left, with the charged choice of a model and the charged evaluation, where there are."""
-    trace, selected = select(experiment, made.prepared, made.program, trace)
-    probes = trace.probes
-    if selected is not None and selected.choice:  # the last look was at what nobody chose
-        probes = jax.tree.map(
-            lambda before, now: np.concatenate([before[:-1], now[None]]), probes, look(trace.model)
-        )
+    plan, probes, selected, told = made.program.plan, trace.probes, None, None
+    if plan.selection is not None:
+        trace, selected = select(experiment, made.prepared, made.program, trace)
+        if selected.choice:  # the last look was at what nobody chose
+            probes = jax.tree.map(
+                lambda before, now: np.concatenate([before[:-1], now[None]]), probes, look(trace.model)
+            )
+    if plan.evaluation is not None:
+        told = publish(experiment, made.prepared, made.program, trace)
     return Fitted(
         experiment=experiment,
         prepared=made.prepared,
         program=made.program,
-        certificates=certificates_of(made.program.plan, made.prepared.task.delta),
-        params=jax.tree.map(_mean, trace.model),
+        certificates=certificates_of(plan, made.prepared.task.delta),
+        # Over owners: what gossip leads to, and one exact step of it more. Exact where all of them agree already.
+        params=jax.tree.map(
+            lambda leaf: np.asarray(leaf, np.float64).mean(axis=0).astype(np.float32), trace.model
+        ),
         steps=trace.step,
         turns=trace.turns,
         probes=probes,
         centred=made.centred,
         selected=selected,
-        published=publish(experiment, made.prepared, made.program, trace),
+        published=told,
     )
 
 
@@ -82,11 +88,6 @@ def joint_of(values: np.ndarray, prepared: Prepared) -> float:
     task = prepared.task
     mean = float(np.average(values, weights=task.sizes if len(values) == task.owners else None))
     return mean if prepared.table.test_is_public else oracle(mean)
-
-
-def _mean(leaf: jax.Array) -> np.ndarray:
-    """Over owners: what gossip leads to, and one exact step of it more. Exact where all of them agree already."""
-    return np.asarray(leaf, np.float64).mean(axis=0).astype(np.float32)
 
 
 def probe_of(prepared: Prepared) -> Probe:

@@ -148,10 +148,8 @@ def _oracles(result: Result) -> dict[str, float]:
 
 def send(result: Result, asked: Wanted, folder: Path | None = None) -> list[str]:
     """Write every log that is asked for, and say where each is; `folder` holds those without a place of their own."""
-    log = log_of(result, asked.oracles) if asked.targets else None
-    told = []
+    log, told = log_of(result, asked.oracles), []
     for target in asked.targets:
-        assert log is not None
         place = target.place
         if not place and folder is not None and target.kind in _PLACES:
             place = str(folder / _PLACES[target.kind])

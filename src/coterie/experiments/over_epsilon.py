@@ -41,7 +41,8 @@ def over_epsilon(experiment: Experiment, made: Ready, look: Look, tell: Tell) ->
         program = build(experiment.protocol, task, settings, experiment.calibration)
         _, mixer, consensus = mixing_of(task, program, experiment.gossip_steps)
         joint = simulate(program, made.prepared.shards, mixer, seed=experiment.seed, probe=look)
-        joint = consented(task, consensus, joint, look)
+        if consensus:
+            joint = consented(task, consensus, joint, look)
         local = simulate(
             alone(task), made.prepared.shards, topologies.identity(), seed=experiment.seed + 1, probe=look
         )

@@ -72,13 +72,13 @@ class Prepared(NamedTuple):
 
 def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     """Load, transform, partition and check; every problem with the input is reported here, before any work."""
-    source = source_of(experiment)
+    source = Source(**{name: getattr(experiment, name) for name in Source._fields})
     table, unit = source.table(data_dir), source.privacy_unit
     parts = source.divided(table, experiment.partition, experiment.owners, experiment.seed)
     own: Sequence[Own] = parts.rows
     if unit != RECORD:
         own = [units_of(rows, table.whose, unit, (experiment.seed, at)) for at, rows in enumerate(own)]
-    trained, held = _divided(own, experiment, unit)
+    trained, held = _divided(own, experiment, unit) if experiment.hold_out else (own, None)
     owners = len(trained)
     topology = build_topology(experiment.topology, owners, experiment.seed, names=parts.names)
     mapped = feature_map(experiment, table)
@@ -103,10 +103,8 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     return Prepared(table, parts, task, shards, x_test, table.y_test, mapped, judge, trained, held)
 
 
-def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tuple[Prepared, Centred | None]:
-    """The same with features around what owners release of them, where they do."""
-    if program.plan.centre is None:
-        return prepared, None
+def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tuple[Prepared, Centred]:
+    """The same with features around what owners release of them."""
     table, plain = prepared.table, feature_map(experiment, prepared.table)
     mapped, told = centring.release(experiment, table, prepared.trained, program, plain)
     shards = _held(mapped.apply(table.x), table, prepared.partition, prepared.trained, prepared.task.unit)
@@ -117,12 +115,8 @@ def _held(x: np.ndarray, table: Table, parts: Partition, trained: Sequence[Own],
     return to_shards(x, table.y, parts) if unit == RECORD else to_units(x, table.y, trained)
 
 
-def _divided(
-    own: Sequence[Own], experiment: Experiment, unit: Unit
-) -> tuple[Sequence[Own], Sequence[Own] | None]:
-    """What every owner trains on, and what it keeps out, units whole; None: it keeps out nothing."""
-    if not experiment.hold_out:
-        return own, None
+def _divided(own: Sequence[Own], experiment: Experiment, unit: Unit) -> tuple[Sequence[Own], Sequence[Own]]:
+    """What every owner trains on, and what it keeps out, units whole."""
     drawn = [
         divided(len(one), experiment.hold_out, simulated(experiment.seed, owner), unit.words)
         for owner, one in enumerate(own)
@@ -131,11 +125,6 @@ def _divided(
         [chosen(one, division.trained) for one, division in zip(own, drawn)],
         [chosen(one, division.held) for one, division in zip(own, drawn)],
     )
-
-
-def source_of(experiment: Experiment) -> Source:
-    """Where its rows are, and what was said about them."""
-    return Source(**{name: getattr(experiment, name) for name in Source._fields})
 
 
 def feature_map(experiment: Experiment, table: Table) -> FeatureMap:

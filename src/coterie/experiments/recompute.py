@@ -40,15 +40,11 @@ def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
     """Each different certificate once, with the indices of the owners that share it."""
     found: dict[str, dict[str, Any]] = {}
     for owner, certificate in enumerate(certificates):
-        plain = certificate.to_json() | _oracle(certificate)
+        plain = certificate.to_json()
+        if certificate.size is not None and not named(certificate.relation).sizes_are_public:
+            plain["oracle"] = ["size", "warnings"]  # what follows from a private number of records
         found.setdefault(json.dumps(plain, sort_keys=True), {"owners": []} | plain)["owners"].append(owner)
     return list(found.values())
-
-
-def _oracle(certificate: Certificate) -> dict[str, list[str]]:
-    """The mark of what follows from a private number of records."""
-    private = certificate.size is not None and not named(certificate.relation).sizes_are_public
-    return {"oracle": ["size", "warnings"]} if private else {}
 
 
 def check(path: Path) -> list[Check]:

@@ -111,13 +111,8 @@ class Result:
         return "; ".join(filter(None, (first, in_words(self.prepared.judge.decision, self.prepared.table))))
 
     @property
-    def beats_constant(self) -> bool:
-        """Whether the joint model is better than saying the same of every row; oracle as the constant."""
-        return beats(self.metric, self.joint, self.constant)
-
-    @property
     def verdict(self) -> str:
-        """That it is not, in words; oracle as the constant."""
+        """That the joint model is no better than saying the same of every row, if so; oracle as the constant."""
         return verdict(self.metric, self.joint, self.constant, " ".join(self.constant_says))
 
     @property
@@ -126,11 +121,6 @@ class Result:
         names = ("joint", "local_only", "central", "constant", "constant_says")
         follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(self.measures) else []
         return [name for name in names if is_oracle(getattr(self, name))] + follow
-
-    @property
-    def step(self) -> str:
-        """What one step of the run is called."""
-        return "round" if isinstance(self.program.functions, Rounds) else "visit"
 
     @property
     def test_rows(self) -> str:
@@ -153,8 +143,12 @@ class Result:
         return oracle(float(np.average(self.local_only, weights=self.sizes)))
 
     def to_json(self, out: str | None) -> dict[str, Any]:
-        """The summary that `coterie run --json` prints."""
-        task = self.prepared.task
+        """The summary that `coterie run --json` prints, with what a report needs.
+
+        All is public but what is listed under "oracle", here or in a part; `sizes` are where the relation keeps numbers
+        of records private.
+        """
+        task, table = self.prepared.task, self.prepared.table
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
         return {
@@ -189,11 +183,31 @@ class Result:
                 "certificates": recompute.to_json(self.certificates),
                 "accountant": worst.accountant,
                 "reason": worst.reason,
-                "warnings": _warnings(self),
+                "warnings": [
+                    *undeclared(table.classes_declared, table.columns_declared),
+                    *sorted(
+                        {warning for certificate in self.certificates for warning in certificate.warnings}
+                    ),
+                ],
                 **self.guarantee,
                 **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
             },
-            **_described(self),
+            "step": self.program.step,
+            "sizes": self.sizes.tolist(),
+            "oracle": [] if self.sizes_are_public else ["sizes"],
+            "network": describe.network(task.topology, self.program.hub),
+            # How rows were dealt. The classes' counts are oracle values: no owner releases them.
+            "partition": {
+                "how": self.prepared.partition.how,
+                "classes": list(describe.classes_of(table)),
+                "classes_declared": table.classes_declared,
+                "counts": self.class_counts.tolist() if self.class_counts.size else None,
+                "oracle": ["counts"],
+            },
+            "findings": {"about_rows": list(self.findings), "oracle": ["about_rows"]},
+            "benefit": _benefit(self),
+            "over_epsilon": _over_epsilon(self) if len(self.over_epsilon) else None,
+            "provenance": describe.provenance(self.experiment),
             "out": out,
         }
 
@@ -209,22 +223,6 @@ class Result:
         return round((int(self.steps[-1]) * self.gossip_steps + self.consensus) * each) + tables
 
 
-def _described(result: Result) -> dict[str, Any]:
-    """Keys of result.json that a report needs. All are public but what is listed under "oracle", here or in a part;
-    `sizes` are where the relation keeps numbers of records private."""
-    return {
-        "step": result.step,
-        "sizes": result.sizes.tolist(),
-        "oracle": [] if result.sizes_are_public else ["sizes"],
-        "network": describe.network(result.program, result.prepared.task),
-        "partition": _partition(result),
-        "findings": {"about_rows": list(result.findings), "oracle": ["about_rows"]},
-        "benefit": _benefit(result),
-        "over_epsilon": _over_epsilon(result),
-        "provenance": describe.provenance(result.experiment),
-    }
-
-
 def _metric(result: Result) -> dict[str, Any]:
     """What was reached, by the metric that is shown first and by all others; "oracle" lists what no owner released."""
     names = result.prepared.judge.names
@@ -236,7 +234,7 @@ def _metric(result: Result) -> dict[str, Any]:
         "central": describe.plain(result.central),
         "constant": describe.plain(result.constant),
         "constant_says": " ".join(result.constant_says),
-        "beats_constant": result.beats_constant,
+        "beats_constant": beats(result.metric, result.joint, result.constant),
         "verdict": result.verdict,
         "all": {
             name: {"joint": describe.plain(joint), "constant": describe.plain(constant)}
@@ -251,18 +249,6 @@ def _metric(result: Result) -> dict[str, Any]:
     }
 
 
-def _partition(result: Result) -> dict[str, Any]:
-    """How rows were dealt. The classes' counts are oracle values: no owner releases them."""
-    table = result.prepared.table
-    return {
-        "how": result.prepared.partition.how,
-        "classes": list(describe.classes_of(table)),
-        "classes_declared": table.classes_declared,
-        "counts": result.class_counts.tolist() if result.class_counts.size else None,
-        "oracle": ["counts"],
-    }
-
-
 def _benefit(result: Result) -> dict[str, Any]:
     """Who gains by joining: the metric of what each owner ends with, and of its own model without privacy."""
     ends = np.broadcast_to(result.curve[-1], result.sizes.shape)  # one register is everybody's
@@ -274,16 +260,7 @@ def _benefit(result: Result) -> dict[str, Any]:
     }
 
 
-def _over_epsilon(result: Result) -> dict[str, Any] | None:
-    """What other budgets would reach, where it was asked for. All of it oracle values: nobody spent these budgets."""
-    if not len(result.over_epsilon):
-        return None
+def _over_epsilon(result: Result) -> dict[str, Any]:
+    """What other budgets would reach. All of it oracle values: nobody spent these budgets."""
     columns = ([describe.plain(value) for value in column] for column in result.over_epsilon.T.tolist())
     return {**dict(zip(("epsilon", "joint", "local_only"), columns)), "oracle": ["joint", "local_only"]}
-
-
-def _warnings(result: Result) -> list[str]:
-    """What to beware of: of each certificate, and of what no certificate covers."""
-    found = sorted({warning for certificate in result.certificates for warning in certificate.warnings})
-    table = result.prepared.table
-    return [*undeclared(table.classes_declared, table.columns_declared), *found]

@@ -56,17 +56,18 @@ def run(
     `watch` sees what is about to be trained, and the metric whenever the run looks at it, as the curve will have it.
     """
     started = time.perf_counter()
-    logs = wanted(log, log_oracles)
+    logs = wanted(log, log_oracles) if log or log_oracles else None
     tell = progress or (lambda what, done, of: None)
     made = ready(experiment, data_dir, tell)
     look = probe_of(made.prepared)
     trace = train(experiment, made, look if watch is None else _watched(look, watch, made), tell, keeping)
     result = _compared(made, fitted(experiment, made, look, trace), look, tell)
     result = replace(result, seconds=time.perf_counter() - started)
-    try:
-        send(result, logs)
-    except InputError as error:  # what was trained is not to be lost for a log
-        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+    if logs is not None:
+        try:
+            send(result, logs)
+        except InputError as error:  # what was trained is not to be lost for a log
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     return result
 
 

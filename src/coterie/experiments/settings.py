@@ -67,7 +67,10 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(f"{name}.{key}", part) for key, part in value.items()}
     if isinstance(value, str):
-        return _text(name, value)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{name}={value!a}: is not text in UTF-8. Rename it.") from None
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     if isinstance(value, Integral):
@@ -75,14 +78,6 @@ def _plain(name: str, value: Any) -> Any:
     if not math.isfinite(value):
         raise InputError(f"{name}={value}: must be a finite number.")
     return float(value)
-
-
-def _text(name: str, value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{name}={value!a}: is not text in UTF-8. Rename it.") from None
-    return value
 
 
 def _refuse(name: str, value: Any, plain: Any, hint: Any) -> NoReturn:

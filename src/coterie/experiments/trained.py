@@ -68,7 +68,7 @@ def model_of_run(result: Fitted) -> TrainedModel:
         "caveat": SIMULATED,
         "engine": result.experiment.engine,
         "where": "simulated",
-        "which": which + _chosen(result.selected),
+        "which": which + (_chosen(result.selected) if result.selected else ""),
         "steps": int(result.steps[-1]),
     }
     certificates = _publishable(result.certificates, result.program, result.experiment)
@@ -78,7 +78,8 @@ def model_of_run(result: Fitted) -> TrainedModel:
     privacy = _privacy(certificates, prepared.task.epsilon, result.program, guarantee)
     problem, decision = prepared.task.problem, prepared.judge.decision
     model = _model(prepared.table, prepared.features, problem, decision, result.params, training, privacy)
-    return _with_published(_with_metric(model, prepared.table, prepared.judge), result.published)
+    model = _with_metric(model, prepared.table, prepared.judge)
+    return model if result.published is None else _with_published(model, result.published)
 
 
 def model_of_node(
@@ -104,20 +105,18 @@ def model_of_node(
         "caveat": TEST_NOISE if injected else "",
         "engine": engine,
         "where": "by the owners themselves",
-        "which": f"the model of {party} after the last {_step(program)}{_chosen(selected)}",
-        "steps": _steps(program),
+        "which": f"the model of {party} after the last {program.step}{_chosen(selected) if selected else ''}",
+        "steps": program.steps,
     }
     guarantee = describe.guarantee(program.plan, certificates, agreement.experiment, table, engine)
     privacy = _privacy(certificates, planned.task.epsilon, program, guarantee)
     decision = decision_of(agreement.experiment, table, planned.task.problem.loss.name)
     model = _model(table, planned.features, planned.task.problem, decision, params, training, privacy)
-    return _with_published(model, published)
+    return model if published is None else _with_published(model, published)
 
 
-def _chosen(selected: Selected | None) -> str:
+def _chosen(selected: Selected) -> str:
     """What a charged choice made of the model."""
-    if selected is None:
-        return ""
     words = selected.candidates[selected.choice].words
     return f"; chosen by the owners for {selected.share:.3g} of every budget: {words}"
 
@@ -157,7 +156,7 @@ def _training(experiment: Experiment, task: Task, program: Program, names: Seque
         "calibration": experiment.calibration,
         "settings": dict(experiment.settings),
         "penalty": task.problem.penalty.name,
-        "step": _step(program),
+        "step": program.step,
         "topology": over if isinstance(program.functions, Rounds) else None,
         "owners": list(names),
         "sizes": list(task.sizes) if program.plan.relation.sizes_are_public else None,
@@ -246,21 +245,10 @@ def _with_metric(model: TrainedModel, table: Table, judge: Judge) -> TrainedMode
     return replace(model, description=replace(model.description, metrics=metric))
 
 
-def _with_published(model: TrainedModel, published: Published | None) -> TrainedModel:
-    """The model with what owners published of it, where they did: charged, so that it may stand in the file."""
-    if published is None:
-        return model
+def _with_published(model: TrainedModel, published: Published) -> TrainedModel:
+    """The model with what owners published of it: charged, so that it may stand in the file."""
     told = {
         key: value for key, value in published.to_json().items() if key not in ("confusion", "calibration")
     }
     said = model.description
     return replace(model, description=replace(said, metrics={**said.metrics, "published": told}))
-
-
-def _step(program: Program) -> str:
-    return "round" if isinstance(program.functions, Rounds) else "visit"
-
-
-def _steps(program: Program) -> int:
-    schedule = program.schedule
-    return schedule if isinstance(schedule, int) else len(schedule)

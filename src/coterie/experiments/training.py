@@ -59,7 +59,9 @@ def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     tell("choosing noise", 0, 0)
     held = None if prepared.held is None else tuple(map(len, prepared.held))
     program = evaluating.built(experiment, prepared.table, task, settings, held)
-    prepared, told = centred(experiment, prepared, program)
+    told = None
+    if program.plan.centre is not None:
+        prepared, told = centred(experiment, prepared, program)
     return Ready(prepared, program, *mixing_of(task, program, experiment.gossip_steps), told)
 
 
@@ -71,44 +73,39 @@ def train(
     keeping: Keeping | None = None,
 ) -> Trace:
     """Run the program with the experiment's engine; `look` at the models as often as `POINTS` says."""
-    schedule = made.program.schedule
-    total = schedule if isinstance(schedule, int) else len(schedule)
+    program, total = made.program, made.program.steps
     tell("training", 0, total)
+    # Fewer looks with thousands of owners, each of whose models is scored on all test rows.
+    models = made.prepared.task.owners if isinstance(program.functions, Rounds) else 1
+    points = int(np.clip(LOOKED // max(1, models * len(made.prepared.y_test)), 2, POINTS))
     engine = simulate
     if experiment.engine == "spmd":
         keep, resume = keeping or (None, False)
         engine = partial(spmd, keep=keep, resume=resume, settings=experiment.to_toml())
-    program = made.program
     probe = look if program.plan.selection is None else evaluating.first(look)
     trace = engine(
         offering(program, made.prepared.task.problem),
         made.prepared.shards,
         made.mixer,
         seed=experiment.seed,
-        every=max(1, total // _points(made)),
+        every=max(1, total // points),
         probe=probe,
         progress=partial(tell, "training"),
     )
     processes.leave()  # what follows is for the first process alone
-    return consented(made.prepared.task, made.consensus, trace, probe)
+    if made.consensus:
+        trace = consented(made.prepared.task, made.consensus, trace, probe)
+    return trace
 
 
 def consented(task: Task, steps: int, trace: Trace, look: Callable[[PyTree], PyTree]) -> Trace:
     """Owners' models after so many steps of a last agreement, and what is seen of them in place of the last look."""
-    if not steps:
-        return trace
     model = agreed(task.topology, steps, trace.model)
     seen = look(model)
     probes = jax.tree.map(
         lambda all_, last: np.concatenate([all_[:-1], np.asarray(last)[None]]), trace.probes, seen
     )
     return trace._replace(model=model, probes=probes)
-
-
-def _points(made: Ready) -> int:
-    """Fewer looks with thousands of owners, each of whose models is scored on all test rows."""
-    models = made.prepared.task.owners if isinstance(made.program.functions, Rounds) else 1
-    return int(np.clip(LOOKED // max(1, models * len(made.prepared.y_test)), 2, POINTS))
 
 
 def take_part(experiment: Experiment, data_dir: Path | None, tell: Tell, keeping: Keeping) -> None:

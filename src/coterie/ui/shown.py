@@ -157,10 +157,10 @@ def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any
 
 def topology(name: str, sizes: tuple[int, ...], hub: str | None) -> dict[str, Any] | None:
     """A topology of so many owners, to be drawn; or the hub where they meet instead."""
-    from coterie.experiments.describe import links_of, meeting_at
+    from coterie.experiments.describe import network
     from coterie.topologies import build
 
-    links = network_of(links_of(build(name, len(sizes))) if hub is None else meeting_at(hub))
+    links = network_of(network(build(name, len(sizes)) if hub is None else None, hub))
     return drawing(links, [f"owner {at + 1}" for at in range(len(sizes))], sizes, UNIT)
 
 
