@@ -84,7 +84,8 @@ class Registry(Mapping[str, Row], Generic[Row]):
             return name.made
         if name.startswith(MARK):
             return self._handed_over(name.removeprefix(MARK))
-        _check.one_of(self.what, name, self)
+        if name not in self:
+            _check.one_of(self.what, name, self)
         return self[name]
 
     def is_own(self, name: str) -> bool:
@@ -104,7 +105,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return self._others[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._others or name in self._plugins()
+        return name in self._plugins() or name in self._own or name in self._others
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._own, *self._others, *self._plugins())))

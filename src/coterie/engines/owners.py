@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.sampling import Draw, Sampler
+from coterie.mechanisms.sampling import Draw, FullBatch, Sampler
 from coterie.program import Batch, Context, Groups, Holdings, Program, Shards
 
 T = TypeVar("T")
@@ -140,14 +140,16 @@ def numbers_drawn(sampler: Sampler, holdings: Holdings) -> int:
 
 def _longest(sampler: Sampler, holdings: Holdings) -> int | None:
     """The length of a batch: the same for all owners."""
-    lengths = [_length(sampler, part.x.shape[1]) for part in parts_of(holdings)]
-    return None if lengths[0] is None else max(length or 0 for length in lengths)
+    if isinstance(sampler, FullBatch):
+        return None
+    return max(_length(sampler, part.x.shape[1]) for part in parts_of(holdings))
 
 
 @lru_cache(maxsize=64)
-def _length(sampler: Sampler, rows: int) -> int | None:
+def _length(sampler: Sampler, rows: int) -> int:
     drawn = jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
-    return None if drawn is None else drawn.mask.shape[0]
+    assert drawn is not None
+    return drawn.mask.shape[0]
 
 
 def _drawn(sampler: Sampler, key: Array, rows: int, count: Array, turn: Array, longest: int) -> Draw:

@@ -150,7 +150,7 @@ def take_rounds(static: Static, block: int, world: World, carry: State, ticks: T
     functions = static.functions
     assert isinstance(functions, Rounds)
     assert static.mix is not None
-    mix = static.mix
+    mix, watch = static.mix, static.watch
 
     def draw(tick: Tick) -> tuple:
         """Noise and records of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
@@ -176,11 +176,11 @@ def take_rounds(static: Static, block: int, world: World, carry: State, ticks: T
         message = once(message, tick.step)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
         public, info = over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
-        seen = Seen(state.public, message, context, tick.live)
+        kept = watch and watch(Seen(state.public, message, context, tick.live), world.shards, world.aside)
         after = State(public, private)
         if static.padded:
             after = jax.tree.map(partial(jnp.where, tick.live), after, state)
-        return after, (info, _kept(static, world, seen))
+        return after, (info, kept)
 
     return in_blocks(step, draw, carry, ticks, block)
 
@@ -189,7 +189,7 @@ def take_visits(static: Static, block: int, world: World, carry: tuple, ticks: T
     """Visits: one owner at a time meets the register."""
     functions = static.functions
     assert isinstance(functions, Visits)
-    condensed = _condensed(static, world)
+    condensed, watch = _condensed(static, world), static.watch
 
     def draw(tick: Tick) -> tuple:
         key = partial(_folded, owner=tick.owner, step=tick.step)
@@ -223,13 +223,14 @@ def take_visits(static: Static, block: int, world: World, carry: tuple, ticks: T
                 here,
             )
 
-        message, kept = _spoken(static, tick.live & mine, private, emit)
+        message, private = _spoken(static, tick.live & mine, private, emit)
         settled, info = functions.settle(register, message, context)
         everyones = jax.tree.map(
-            lambda all_, new: jax.lax.dynamic_update_index_in_dim(all_, new, here, 0), everyones, kept
+            lambda all_, new: jax.lax.dynamic_update_index_in_dim(all_, new, here, 0), everyones, private
         )
         register = jax.tree.map(partial(jnp.where, tick.live), settled, register)
-        return (register, everyones), (info, _kept(static, world, Seen(query, message, context, tick.live)))
+        kept = watch and watch(Seen(query, message, context, tick.live), world.shards, world.aside)
+        return (register, everyones), (info, kept)
 
     return in_blocks(step, draw, carry, ticks, block)
 
@@ -293,10 +294,6 @@ advance = jax.jit(take, static_argnums=(0, 1), donate_argnums=3, compiler_option
 def compilations() -> int:
     """How often the steps of a run in one process were compiled."""
     return advance._cache_size()  # type: ignore[attr-defined]
-
-
-def _kept(static: Static, world: World, seen: Seen) -> PyTree:
-    return None if static.watch is None else static.watch(seen, world.shards, world.aside)
 
 
 def keep_message(seen: Seen, shards: Holdings, aside: PyTree) -> PyTree:

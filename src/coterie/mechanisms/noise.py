@@ -36,7 +36,7 @@ class NoiseSpec(NamedTuple):
     @property
     def size(self) -> int:
         """How many numbers one emit is handed."""
-        return sum(_length(shape) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
 
 
 def spec(plan: ReleasePlan) -> NoiseSpec:
@@ -66,8 +66,9 @@ def split(noise: NoiseSpec, flat: Any) -> PyTree:
     """(size,) numbers in the shapes of one emit."""
     leaves, start = [], 0
     for shape in noise.shapes:
-        leaves.append(flat[start : start + _length(shape)].reshape(shape))
-        start += _length(shape)
+        end = start + math.prod(shape)
+        leaves.append(flat[start:end].reshape(shape))
+        start = end
     return jax.tree.unflatten(noise.tree, leaves)
 
 
@@ -135,10 +136,3 @@ def largest_sum(plan: ReleasePlan) -> float:
     """What no number of a masked sum exceeds, in units of an owner's noise: all records at their bound, and noise."""
     records = sum(size / own for size, own in zip(plan.sizes, plan.noise_multiplier))
     return records + _FARTHEST * math.sqrt(len(plan.sizes))
-
-
-def _length(shape: tuple[int, ...]) -> int:
-    length = 1
-    for extent in shape:
-        length *= extent
-    return length

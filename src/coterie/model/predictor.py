@@ -141,14 +141,12 @@ class TrainedModel:
         """In twice the digits, so that a row's scores are the same whatever rows it comes with."""
         if self.description.kind not in KINDS:
             return self._scores_from_outside(x)
-        return self._layers(x.astype(np.float64)).astype(np.float32)
-
-    def _layers(self, x: np.ndarray) -> np.ndarray:
+        x = x.astype(np.float64)
         if self.description.kind == "linear":
-            return x @ self.params["weights"]
+            return (x @ self.params["weights"]).astype(np.float32)
         hidden = x @ self.params["w1"] + self.params["b1"]
         bent = np.tanh(hidden) if self.description.activation == "tanh" else np.maximum(hidden, 0)
-        return bent @ self.params["w2"] + self.params["b2"]
+        return (bent @ self.params["w2"] + self.params["b2"]).astype(np.float32)
 
     def _scores_from_outside(self, x: np.ndarray) -> np.ndarray:
         """By a model that is not coterie's own, which needs JAX."""

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -99,18 +99,6 @@ def _balanced(said: Said, y: np.ndarray) -> float:
     return float(balanced_accuracy_score(y, said.decided))
 
 
-def _auc(said: Said, y: np.ndarray) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    return _each_class(roc_auc_score, said, y)
-
-
-def _average_precision(said: Said, y: np.ndarray) -> float:
-    from sklearn.metrics import average_precision_score
-
-    return _each_class(average_precision_score, said, y)
-
-
 def _log_loss(said: Said, y: np.ndarray) -> float:
     from sklearn.metrics import log_loss
 
@@ -125,23 +113,18 @@ def _brier(said: Said, y: np.ndarray) -> float:
     return float(np.mean(np.sum((p - np.eye(p.shape[1])[y]) ** 2, axis=1)))
 
 
-def _recall(said: Said, y: np.ndarray) -> float:
-    return float(np.mean(said.decided[y == 1] == 1)) if np.any(y == 1) else math.nan
-
-
-def _mean_absolute(said: Said, y: np.ndarray) -> float:
-    return float(np.mean(np.abs(said.decided - y)))
-
-
 def _r2(said: Said, y: np.ndarray) -> float:
     from sklearn.metrics import r2_score
 
     return float(r2_score(y, said.decided)) if np.ptp(y) > 0 else math.nan
 
 
-def _each_class(measure: Callable[..., float], said: Said, y: np.ndarray) -> float:
-    """Of the second of two classes; of several the mean over those that rows have, each against all others."""
-    there = np.unique(y)
+def _each_class(name: str, said: Said, y: np.ndarray) -> float:
+    """scikit-learn's of the second of two classes; of several the mean over those that rows have, each against all
+    others."""
+    from sklearn import metrics
+
+    measure, there = getattr(metrics, name), np.unique(y)
     if len(there) < 2:
         return math.nan
     classes = [1] if said.order.shape[1] == 2 else there.tolist()
@@ -151,9 +134,15 @@ def _each_class(measure: Callable[..., float], said: Said, y: np.ndarray) -> flo
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", lambda said, y: float(np.mean(said.decided == y)), _CLASSES),
     "balanced_accuracy": Metric("balanced accuracy", _balanced, _CLASSES),
-    "auc": Metric("AUC", _auc, _CLASSES),
-    "average_precision": Metric("average precision", _average_precision, _CLASSES),
-    "recall": Metric("recall", _recall, _TWO),
+    "auc": Metric("AUC", partial(_each_class, "roc_auc_score"), _CLASSES),
+    "average_precision": Metric(
+        "average precision", partial(_each_class, "average_precision_score"), _CLASSES
+    ),
+    "recall": Metric(
+        "recall",
+        lambda said, y: float(np.mean(said.decided[y == 1] == 1)) if np.any(y == 1) else math.nan,
+        _TWO,
+    ),
     "log_loss": Metric("log loss", _log_loss, _CLASSES, lower_is_better=True, of_probabilities=True),
     "brier": Metric("Brier score", _brier, _CLASSES, lower_is_better=True, of_probabilities=True),
     "mse": Metric(
@@ -162,7 +151,12 @@ METRICS: dict[str, Metric] = {
         _QUANTITY,
         lower_is_better=True,
     ),
-    "mae": Metric("mean absolute error", _mean_absolute, _QUANTITY, lower_is_better=True),
+    "mae": Metric(
+        "mean absolute error",
+        lambda said, y: float(np.mean(np.abs(said.decided - y))),
+        _QUANTITY,
+        lower_is_better=True,
+    ),
     "r2": Metric("R²", _r2, _QUANTITY),
 }
 

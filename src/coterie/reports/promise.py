@@ -152,28 +152,22 @@ def _become(share: float) -> str:
 
 
 def _exception(facts: Facts, epsilon: float, delta: float) -> str:
+    """δ against one in an owner's records: publishing one at random with probability n δ is (0, δ)-private."""
     if delta == 0:
         return "none (δ = 0)."
-    counted = _right(right_accusations(OFTEN, epsilon, delta, _ACCUSED))
+    right = _right(right_accusations(OFTEN, epsilon, delta, _ACCUSED))
+    size, at_random = facts.most, ""
+    who = f"With {size:,} owners" if facts.noun == OWNER else f"For an owner of {counted(size, facts.unit)}"
+    if size * facts.delta >= 1:
+        at_random = f" {who} that is too many: publishing {facts.whole} at random would be allowed."
+    elif size * facts.delta > 0.01:
+        once_in = math.floor(1 / (size * facts.delta) + 1e-9)
+        rare = f"publishing {facts.whole} at random would be allowed once in {once_in:,} runs."
+        at_random = f" {who} that is not small: {rare}"
     return (
         f"left out are at most {one_in(delta)} of those of whom it is true (δ = {number(facts.delta)}): these may be "
-        f"found out for certain. Counting these too, of accusations against only 1 suspect in 1,000 {counted}."
-        f"{_against_sizes(facts)}"
+        f"found out for certain. Counting these too, of accusations against only 1 suspect in 1,000 {right}.{at_random}"
     )
-
-
-def _against_sizes(facts: Facts) -> str:
-    """δ against one in an owner's records: publishing one at random with probability n δ is (0, δ)-private."""
-    size = facts.most
-    who = f"With {size:,} owners" if facts.noun == OWNER else f"For an owner of {counted(size, facts.unit)}"
-    if facts.most * facts.delta >= 1:
-        return f" {who} that is too many: publishing {facts.whole} at random would be allowed."
-    if size * facts.delta > 0.01:
-        return (
-            f" {who} that is not small: publishing {facts.whole} at random would be "
-            f"allowed once in {math.floor(1 / (size * facts.delta) + 1e-9):,} runs."
-        )
-    return ""
 
 
 def _beware(facts: Facts) -> list[str]:

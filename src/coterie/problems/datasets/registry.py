@@ -40,8 +40,15 @@ def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> 
     >>> table.x.shape, len(table.owner_names)
     ((27530, 75), 20)
     """
-    _check_unit(name, unit)
-    loader, folder = DATASETS.find(name).loader, check(name, data_dir)
+    entry = DATASETS.find(name)
+    if unit.kind == "column" and unit.column not in entry.units:
+        has = (
+            f"Known there: {', '.join(entry.units)}." if entry.units else "It has none: use record or owner."
+        )
+        raise InputError(f"unit={str(unit)!r}: {name} has no such column of persons. {has}")
+    if unit.latest is not None:
+        raise InputError(f"latest={unit.latest!r}: {name} has no dates. Leave it out.")
+    loader, folder = entry.loader, check(name, data_dir)
     if isinstance(loader, str):
         module, function = loader.split(".")
         loader = getattr(import_module(f"{__package__}.{module}"), function)
@@ -49,15 +56,6 @@ def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> 
     if not isinstance(table, Table):
         raise InputError(f"data={name!r}: its loader gave a {type(table).__name__}, where a Table is due.")
     return table
-
-
-def _check_unit(name: str, unit: Unit) -> None:
-    known = DATASETS.find(name).units
-    if unit.kind == "column" and unit.column not in known:
-        has = f"Known there: {', '.join(known)}." if known else "It has none: use record or owner."
-        raise InputError(f"unit={str(unit)!r}: {name} has no such column of persons. {has}")
-    if unit.latest is not None:
-        raise InputError(f"latest={unit.latest!r}: {name} has no dates. Leave it out.")
 
 
 def check(name: str, data_dir: str | Path | None = None) -> Path | None:
