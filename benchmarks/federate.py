@@ -25,7 +25,7 @@ from coterie.federation.collaboration import Collaboration
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Records, RoundsSide
+from coterie.federation.releases.side import OwnRecords, RoundsSide
 from coterie.federation.transport import wire
 from coterie.problems.datasets.schema import Schema
 from coterie.program import Shards
@@ -131,7 +131,7 @@ class _Moment(NamedTuple):
     processor: float
 
 
-def _watched(running: local.Network, case: Case) -> Seen:
+def _watched(running: local.LocalNetwork, case: Case) -> Seen:
     seen: list[_Moment] = []
     took: dict[int, float] = {}  # also of those who have ended
     memory, began = 0.0, time.monotonic()
@@ -175,7 +175,7 @@ def _taken_apart(case: Case, folder: Path) -> str:
     planned = _found(case._replace(owners=4, rounds=50), folder)
     program, plan = planned.program, planned.program.plan
     rows = planned.agreement.schema.read(folder / "owner-00.npz")
-    records = Records(planned.features.apply(rows.x), rows.y)
+    records = OwnRecords(planned.features.apply(rows.x), rows.y)
     exact, stream = (randomness.source(kind, plan, 0) for kind in randomness.GENERATORS)
     side = RoundsSide(program, 0, records, stream)
     state = side.start()
@@ -220,7 +220,7 @@ def _taken_apart(case: Case, folder: Path) -> str:
     )
 
 
-def _simulated(planned: Collaboration, records: Records) -> float:
+def _simulated(planned: Collaboration, records: OwnRecords) -> float:
     """Microseconds of one owner's round when all owners run in one process."""
     import jax.numpy as jnp
 

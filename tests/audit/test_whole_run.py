@@ -28,10 +28,10 @@ def quietly(what: str, done: int, of: int) -> None:
     del what, done, of
 
 
-def run_of(chosen: Experiment) -> whole.Run:
+def run_of(chosen: Experiment) -> whole.PlayedRun:
     made = ready(chosen, None, quietly)
     options = typed(chosen.protocol, PROTOCOLS[chosen.protocol].settings, chosen.settings)
-    return whole.Run(chosen.protocol, options, chosen.calibration, made.prepared.task, made.program)
+    return whole.PlayedRun(chosen.protocol, options, chosen.calibration, made.prepared.task, made.program)
 
 
 def written(folder: Path, chosen: Experiment) -> Path:

@@ -78,9 +78,9 @@ def test_counterexamples_run():
 
 
 def test_the_picture_shows_infinity_running_off():
-    from coterie.reports.claims import Bar, bars
+    from coterie.reports.claims import ClaimedRow, bars
 
-    figure = bars([Bar("a", "x", 1.0, 2.0), Bar("b", "y", None, float("inf"))], "title")
+    figure = bars([ClaimedRow("a", "x", 1.0, 2.0), ClaimedRow("b", "y", None, float("inf"))], "title")
     (axes,) = figure.axes
     right = axes.get_xlim()[1]
     ends = [bar.get_x() + bar.get_width() for bar in axes.patches]

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from coterie.cli._supervise import Heard, _cause
+from coterie.cli._supervise import WorkerNews, _cause
 from coterie.errors import BudgetError, InputError, OutputError, ProcessError
 
 KILLED, ABORTED, OWN = -signal.SIGKILL, -signal.SIGABRT, 1
@@ -24,7 +24,9 @@ def cause(*statuses: int) -> Exception:
         }
         for at in range(len(statuses))
     ]
-    heard = [Heard(["training"], [], deque([f"error: what {at} said.\n"])) for at in range(len(statuses))]
+    heard = [
+        WorkerNews(["training"], [], deque([f"error: what {at} said.\n"])) for at in range(len(statuses))
+    ]
     return _cause(jobs, list(statuses), heard)
 
 

@@ -21,9 +21,9 @@ from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.federation.memory import Killed, Network, Process
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.randomness import Source, injected
+from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Records, RoundsSide
+from coterie.federation.releases.side import OwnRecords, RoundsSide
 from coterie.federation.shapes.hub import Aggregator, HubOwner
 from coterie.federation.shapes.rounds import RoundsOwner, Setting
 from coterie.federation.transport import wire
@@ -87,7 +87,7 @@ class World:
         self.epsilon: dict[str, float] = {}  # budgets of owners that allow less than the plan takes
         self.full: dict[str, int] = {}  # writes after which an owner's disk is full
         self.trip: Callable[[str], None] = lambda name: None  # called around every durable write
-        self.keys: Callable[..., Source] = injected
+        self.keys: Callable[..., NoiseSource] = injected
         self.witnessed = False  # whether parties ask each other, before they speak, what they have of them
         self.log: list[tuple[str, str]] = []  # who said what to its administrator
 
@@ -174,7 +174,7 @@ class World:
 
     def _side(self, owner: int) -> RoundsSide:
         count = self.sizes[owner]
-        records = Records(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
+        records = OwnRecords(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
         return RoundsSide(self.program, owner, records, self.keys(self.program.plan, SEED, owner))
 
     def network(self, **options: Any) -> Network:

@@ -110,7 +110,9 @@ class World:
             journal.put = self._around(name, journal.put)
             peers = self.peers(name)
             if self.tables:
-                own = None if outlet is None else evaluation.Own(NAMES.index(name), self.table_of, outlet)
+                own = (
+                    None if outlet is None else evaluation.OwnTable(NAMES.index(name), self.table_of, outlet)
+                )
                 told = evaluation.Terms("evaluation", NAMES, self.terms.tickets + 1, TABLE, peers, PATIENCE)
                 machine = evaluation.Evaluated(machine, told, own, journal)
             terms: Any = {

@@ -20,7 +20,7 @@ from coterie.federation.memory import Killed, Link, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import table_layout
-from coterie.federation.shapes.evaluation import NONE, Evaluated, Own, Terms
+from coterie.federation.shapes.evaluation import NONE, Evaluated, OwnTable, Terms
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, encode, pack
 from coterie.mechanisms import FullBatch, Gaussian, ReleasePlan
@@ -118,7 +118,7 @@ class World:
                     self.trip(name)
 
                 outlet.release, journal.put = released, written  # type: ignore[method-assign]
-                yield Evaluated(Trained(), terms, Own(owner, lambda _: self.emit(name), outlet), journal)
+                yield Evaluated(Trained(), terms, OwnTable(owner, lambda _: self.emit(name), outlet), journal)
 
     def emit(self, name: str) -> bytes:
         """Another table at every call, as noise is drawn anew."""

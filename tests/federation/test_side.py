@@ -20,7 +20,7 @@ from coterie.federation.releases import side as sides
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import injected, source
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Records, RegisterSide, RoundsSide, VisitSide
+from coterie.federation.releases.side import OwnRecords, RegisterSide, RoundsSide, VisitSide
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, build
 
@@ -43,10 +43,10 @@ def program_of(name: str) -> Program:
     return build(name, task, ROWS[name], "certified")
 
 
-def records_of(owner: int) -> Records:
+def records_of(owner: int) -> OwnRecords:
     everyone = worlds.shards(SIZES, DIM)
     count = SIZES[owner]
-    return Records(np.asarray(everyone.x)[owner, :count], np.asarray(everyone.y)[owner, :count])
+    return OwnRecords(np.asarray(everyone.x)[owner, :count], np.asarray(everyone.y)[owner, :count])
 
 
 def mixer_of(program: Program) -> topologies.Mixer:

@@ -11,7 +11,7 @@ import pytest
 from visit_world import PATIENCE, World, frame
 
 from coterie.federation.memory import Link, Network
-from coterie.federation.shapes.peers import Claim
+from coterie.federation.shapes.peers import PeerClaim
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Out, Status
 from coterie.federation.transport.wire import Kind, Message
@@ -183,7 +183,7 @@ def test_false_announcements_neither_hold_up_nor_end_the_walk(tmp_path):
     def lies(now: float) -> list[Out]:
         nonlocal step
         step = step % world.last + 1
-        claim = Claim(step, 0, 10**6, hashlib.sha256(b"anything").digest(), True)
+        claim = PeerClaim(step, 0, 10**6, hashlib.sha256(b"anything").digest(), True)
         message = Message(Kind.ANNOUNCE, step, 0, claim.body())
         return [Out(name, message) for name in world.names if name != BAD]
 

@@ -21,9 +21,9 @@ from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.federation.memory import Killed, Network
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.randomness import Source, injected
+from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Records, RegisterSide, VisitSide
+from coterie.federation.releases.side import OwnRecords, RegisterSide, VisitSide
 from coterie.federation.releases.witness import Witnessed
 from coterie.federation.shapes.held import Role
 from coterie.federation.shapes.learner import Learner, Visitor
@@ -83,7 +83,7 @@ class World:
         self.writes: list[Write] = []
         self.books: list[list] = []  # what a learner wrote: tick, turns, asked, gone, register
         self._sides: dict[int, VisitSide] = {}
-        self.keys: Callable[..., Source] = injected
+        self.keys: Callable[..., NoiseSource] = injected
         self.witnessed = False  # whether parties ask each other, before they speak, what they have of them
         self.log: list[tuple[str, str]] = []  # who said what to its administrator
         self.follow = True  # whether a learner follows the program's schedule
@@ -105,7 +105,7 @@ class World:
     def side(self, owner: int) -> VisitSide:
         if owner not in self._sides:  # it keeps nothing of a run, so that a restart may find it again
             count = self.sizes[owner]
-            records = Records(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
+            records = OwnRecords(*(np.asarray(leaf)[owner, :count] for leaf in self.shards[:2]))
             keys = self.keys(self.program.plan, SEED, owner)
             self._sides[owner] = VisitSide(self.program, owner, records, keys)
         return self._sides[owner]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 
-from coterie.accounting.ledger import Forecast, Ledger, forecast
+from coterie.accounting.ledger import ChargeForecast, Ledger, forecast
 from coterie.errors import InputError
 
 HASH = "0" * 64
@@ -15,7 +15,7 @@ TERMS = {"data_hash": HASH, "epsilon": 1.0, "delta": 1e-5, "relation": "replace_
 RUN = SelfComposedDpEvent(GaussianDpEvent(40.0), 6)
 
 
-def foretold(path: Path, **changes) -> Forecast:
+def foretold(path: Path, **changes) -> ChargeForecast:
     return forecast(path, "run", RUN, **TERMS | changes)
 
 

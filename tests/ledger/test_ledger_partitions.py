@@ -9,8 +9,8 @@ from scipy.stats import binom, norm
 
 from coterie.accounting import certify
 from coterie.accounting.ledger import Ledger
-from coterie.accounting.ledger.account import Account, Part, Partition
-from coterie.accounting.ledger.chain import Terms
+from coterie.accounting.ledger.account import Account, ChargedParts, Part
+from coterie.accounting.ledger.chain import LedgerTerms
 from coterie.accounting.ledger.units import tally
 from coterie.errors import BudgetError, InputError
 
@@ -61,9 +61,9 @@ def test_sampled_events_take_the_worst_choice_of_parts(ledger):
 def test_many_different_parts_are_bounded_from_above():
     """Past the choices that are certified one by one, one case dominates every choice."""
     events = [dp.PoissonSampledDpEvent(0.1, G(4.0 + 0.1 * part)) for part in range(9)]
-    account = Account(Terms(**TERMS, relation="replace_one", rows_per_unit=1, nonce=""))
+    account = Account(LedgerTerms(**TERMS, relation="replace_one", rows_per_unit=1, nonce=""))
     for name in ("a", "b"):  # 81 choices
-        account.partitions[name] = Partition(9, name)
+        account.partitions[name] = ChargedParts(9, name)
         for part, event in enumerate(events):
             account.add(tally(dp.ComposedDpEvent([event, G(5.0 + part)]), 1), Part(name, part))
     (case,) = account.worst_cases(Counter(), None)

@@ -19,7 +19,7 @@ from coterie.errors import InputError
 from coterie.experiments import evaluating, logs
 from coterie.experiments import run as runs
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.logs import Target, Wanted, log_of, send, wanted
+from coterie.experiments.logs import LogTarget, Wanted, log_of, send, wanted
 from coterie.model import load
 
 
@@ -99,7 +99,7 @@ def scalars(folder) -> list[tuple[str, int, float]]:
 def sent(result: Any, kind: str, folder, oracles: bool = False) -> Any:
     """What a logger has after the run."""
     folder.mkdir()
-    send(result, Wanted((Target(kind, str(folder / "log")),), oracles))
+    send(result, Wanted((LogTarget(kind, str(folder / "log")),), oracles))
     if kind == "jsonl":
         return (folder / "log").read_text("utf-8")
     return scalars(folder / "log") if kind == "tensorboard" else Client.calls[1:]
@@ -160,7 +160,7 @@ def test_where_sizes_are_secret_they_weigh_nothing(tmp_path):
 
 
 def test_mlflow_gets_facts_metrics_and_the_model(results, mlflow):
-    send(results[0], Wanted((Target("mlflow", ""),)))
+    send(results[0], Wanted((LogTarget("mlflow", ""),)))
     calls = {one[0]: one[1:] for one in Client.calls}
     assert (calls["uri"], calls["experiment"], calls["run"]) == (
         (None,),
@@ -172,14 +172,14 @@ def test_mlflow_gets_facts_metrics_and_the_model(results, mlflow):
     assert {key for key, _, _ in metrics} == {"messages", "disagreement", "certified_epsilon"}
     assert calls["artifact"] == (results[0].model.to_bytes(),)
     assert "Guarantee" in calls["tag"][1]
-    send(results[0], Wanted((Target("mlflow", "http://localhost:1"),)))
+    send(results[0], Wanted((LogTarget("mlflow", "http://localhost:1"),)))
     assert ("run", "7", "records dual_averaging") in Client.calls  # an experiment that is there is used
 
 
 def test_a_model_that_diverged_is_logged_too(results, tmp_path, mlflow):
     broken = replace(results[0], disagreement=results[0].disagreement * np.nan)
     assert '"disagreement": "nan"' in sent(broken, "jsonl", tmp_path / "a")
-    send(broken, Wanted((Target("mlflow", ""),)))
+    send(broken, Wanted((LogTarget("mlflow", ""),)))
     assert not [
         key for one in Client.calls if one[0] == "batch" for key, _, _ in one[2] if key == "disagreement"
     ]
@@ -206,7 +206,7 @@ def test_what_could_not_be_written_is_refused_before_any_work(tmp_path, monkeypa
 def test_a_log_that_fails_loses_no_run(results, tmp_path):
     place = tmp_path / "absent" / "log.jsonl"
     with pytest.raises(InputError, match=r"log='jsonl:.*cannot be written .*The run itself is whole"):
-        send(results[0], Wanted((Target("jsonl", str(place)),)))
+        send(results[0], Wanted((LogTarget("jsonl", str(place)),)))
     data = write_records(tmp_path / "records.csv", changed=False)
     with pytest.warns(RuntimeWarning, match="The run itself is whole"):
         result = coterie.run(experiment("dual_averaging", data), log=[f"jsonl:{place}"])

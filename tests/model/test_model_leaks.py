@@ -20,7 +20,7 @@ from coterie.federation.agreement import Agreement
 from coterie.federation.collaboration import collaboration
 from coterie.federation.node import Outcome
 from coterie.federation.party import Party
-from coterie.federation.releases.side import Records
+from coterie.federation.releases.side import OwnRecords
 from coterie.model import load
 from coterie.model.description import to_json
 from coterie.model.words import card, shown
@@ -106,7 +106,7 @@ def test_where_sizes_are_secret_records_more_change_no_byte(tmp_path, calibratio
     assert certified <= 1.0 if calibration == "certified" else certified == "inf"
 
 
-def finished(folder, records: Records, injected: bool = False) -> Outcome:
+def finished(folder, records: OwnRecords, injected: bool = False) -> Outcome:
     """A node's end, with a model that is held fixed."""
     agreement = Agreement(
         name="trial",
@@ -138,7 +138,7 @@ def finished(folder, records: Records, injected: bool = False) -> Outcome:
 def test_a_node_writes_its_own_model_and_nothing_of_its_records(tmp_path):
     written = []
     for at, sign in enumerate((1.0, -1.0)):
-        records = Records(np.full((60, 5), sign, np.float32), np.full(60, sign, np.float32))
+        records = OwnRecords(np.full((60, 5), sign, np.float32), np.full(60, sign, np.float32))
         folder = outcome.write(finished(tmp_path, records), tmp_path / str(at))
         assert not (folder / "model.npz").exists()
         written.append((folder / "model.safetensors").read_bytes())
@@ -155,7 +155,7 @@ def test_a_node_writes_its_own_model_and_nothing_of_its_records(tmp_path):
 
 def test_a_model_says_first_what_its_promise_rests_on(results, tmp_path):
     """A simulation's seed can be guessed, and a test's is known."""
-    nothing = Records(np.zeros((60, 5), np.float32), np.zeros(60, np.float32))
+    nothing = OwnRecords(np.zeros((60, 5), np.float32), np.zeros(60, np.float32))
     assert "Whoever guesses the seed can take the noise off" in card(results[0].model, "d")
     assert "note: Simulated: " in shown(results[0].model, "d")
     for injected in (False, True):
@@ -169,7 +169,7 @@ def test_a_model_says_first_what_its_promise_rests_on(results, tmp_path):
 def test_a_nodes_model_predicts_what_the_node_computes(tmp_path):
     """The owner's file through the agreement's schema and JAX, and through the model's own file."""
     (tmp_path / "rows.csv").write_text("age,ward,readmitted\n30,A,no\n90,C,yes\n61,B,no\n")
-    end = finished(tmp_path, Records(np.zeros((60, 5), np.float32), np.zeros(60, np.float32)))
+    end = finished(tmp_path, OwnRecords(np.zeros((60, 5), np.float32), np.zeros(60, np.float32)))
     planned = end.collaboration
     rows = planned.agreement.schema.read(tmp_path / "rows.csv")
     x = jax.numpy.asarray(planned.features.apply(rows.x))

@@ -165,7 +165,7 @@ def test_an_attack_with_colluders_finds_what_is_certified_and_no_more(name, more
     """The likelihood ratio of all messages less what colluders know: the worlds are exactly as far apart as charged."""
     task, program = made(name, epsilon=0.8, **more)
     options = {"view": "shared", "rounds": 6, **more}
-    setting = whole.of_run(whole.Run(name, options, "certified", task, program), 3)
+    setting = whole.of_run(whole.PlayedRun(name, options, "certified", task, program), 3)
     assert len(setting.program.plan.sizes) == 6 - more.get("colluding", 1)
     measured = whole.measure(setting, seed=1)
     assert measured.is_normal
@@ -182,7 +182,7 @@ def test_all_others_together_face_the_own_noise():
     task, program = made(epsilon=0.8)
     alone = replace(program.plan, shared=None, charged=None)
     setting = whole.of_run(
-        whole.Run("dual_averaging", {"rounds": 6}, "certified", task, program._replace(plan=alone)), 3
+        whole.PlayedRun("dual_averaging", {"rounds": 6}, "certified", task, program._replace(plan=alone)), 3
     )
     measured = whole.measure(setting, seed=1)
     np.testing.assert_allclose(measured.shifts, 2 / program.plan.noise_multiplier[3], rtol=2e-3)

@@ -66,7 +66,7 @@ _PINNED = (
 )  # their noise has a shape that the number of steps decides
 
 
-class Run(NamedTuple):
+class PlayedRun(NamedTuple):
     """What was run."""
 
     protocol: str
@@ -76,14 +76,14 @@ class Run(NamedTuple):
     program: Program
 
 
-class Measured(NamedTuple):
+class MeasuredReleases(NamedTuple):
     """What runs of the engine showed of each release."""
 
     shifts: np.ndarray  # (releases,) the least distance between the worlds' means, in standard deviations
     is_normal: bool  # whether the noise on it was standard normal, as far as its mean and variance tell
 
 
-def of_run(run: Run, owner: int) -> Setting:
+def of_run(run: PlayedRun, owner: int) -> Setting:
     """The run, as far as it is about one owner, with a worst-case record of that owner."""
     task, program = run.task, run.program
     seen = np.flatnonzero(scores.view(program, owner)) if program.plan.quorum else honest(program, owner)
@@ -101,7 +101,7 @@ def of_run(run: Run, owner: int) -> Setting:
     return Setting(task, own, pair, mixer, without)
 
 
-def _reduced(run: Run, who: list[int]) -> Side:
+def _reduced(run: PlayedRun, who: list[int]) -> Side:
     """The program of some owners, in one dimension: what the run's plan and numbers say of them, and no more."""
     task, program = run.task, run.program
     options = least_options(run.protocol, run.calibration) | run.options
@@ -216,7 +216,7 @@ def _states(program: Program) -> Any:
     return jax.eval_shape(program.functions.init, program.params, context_of(program, 0, step=0))
 
 
-def measure(setting: Setting, seed: int) -> Measured:
+def measure(setting: Setting, seed: int) -> MeasuredReleases:
     """How far the record moves each release of the owner, on runs of the engine in both worlds."""
     program, pair = setting.program, setting.neighbours
     watch = scores.separation(scores.mechanics(program, pair))
@@ -229,7 +229,7 @@ def measure(setting: Setting, seed: int) -> Measured:
         and abs(noise.var() - 1) < _UNLIKELY * np.sqrt(2 / len(noise))
     )
     shifts = distance.min(axis=0)
-    return Measured(shifts[shifts > 0].astype(float), bool(fine))
+    return MeasuredReleases(shifts[shifts > 0].astype(float), bool(fine))
 
 
 def drawn(

@@ -11,7 +11,7 @@ from coterie.errors import InputError
 from coterie.relations import REPLACE_ONE
 
 
-class Asked(NamedTuple):
+class AccountantOptions(NamedTuple):
     """The options as they were given; None where one was not."""
 
     plan: Path | None
@@ -28,7 +28,7 @@ class Asked(NamedTuple):
         return [f"--{name}" for name, value in named.items() if value is not None]
 
 
-def account(asked: Asked, as_json: bool) -> None:
+def account(asked: AccountantOptions, as_json: bool) -> None:
     """Print what the mechanisms cost together, or the least noise for a budget and what that costs."""
     from coterie.experiments.accountant import answer, from_words, read_plan
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RUNS = Path("runs")  # where results go when --out is not given
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """What was asked for."""
 
     experiment: Experiment
@@ -30,7 +30,7 @@ def usual_name(experiment: Experiment) -> str:
     return f"{Path(experiment.data_name).stem}-{experiment.protocol}"
 
 
-def written(result: Result, asked: Asked) -> str:
+def written(result: Result, asked: RunRequest) -> str:
     """Write the run's folder and its logs, and say what there is."""
     from coterie.experiments import logs, output
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from coterie.cli._plan_words import lost, sets
 from coterie.cli._words import wrap
-from coterie.planning.join import Answer
+from coterie.planning.join import JoinAnswer
 from coterie.problems.metrics import METRICS
 from coterie.reports.amounts import many
 
 
-def words(answer: Answer, owner: str, epsilon: float, partners: int, records: int) -> str:
+def words(answer: JoinAnswer, owner: str, epsilon: float, partners: int, records: int) -> str:
     """One sentence, and what must be said beside it."""
     joint, alone = answer.joint, answer.owner.excess
     verdict = "gains by joining" if answer.gain > 0 else "loses by joining"
@@ -49,7 +49,7 @@ def _signed(value: float) -> str:
     return f"{'-' if value < 0 else '+'}{lost(abs(value))}"
 
 
-def _break_even(answer: Answer) -> str:
+def _break_even(answer: JoinAnswer) -> str:
     epsilon, partners = answer.break_even_epsilon, answer.break_even_partners
     first = "no ε up to 30 makes it pay" if epsilon is None else f"it pays from about ε = {epsilon:.2g}"
     second = (
@@ -60,7 +60,7 @@ def _break_even(answer: Answer) -> str:
     return f"{first}, or {second}" if (epsilon is None) == (partners is None) else f"{first}; {second}"
 
 
-def to_json(answer: Answer) -> dict[str, Any]:
+def to_json(answer: JoinAnswer) -> dict[str, Any]:
     """What `coterie plan join --json` prints."""
     return {
         "predicted_gain": answer.gain,

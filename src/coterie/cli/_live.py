@@ -12,13 +12,13 @@ from coterie._rounding import upper
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from coterie.federation.local import Network
+    from coterie.federation.local import LocalNetwork
 
 RENEW = 0.5  # seconds between two looks
 _PAUSE = 10.0  # seconds between two lines of a log
 
 
-def watch(network: Network, stop: Callable[[], bool]) -> None:
+def watch(network: LocalNetwork, stop: Callable[[], bool]) -> None:
     """Show where the parties stand until all have ended, or until told to stop."""
     from coterie.federation import local
 
@@ -76,7 +76,7 @@ def reach(checks: list[dict[str, Any]]) -> Table:
     return grid
 
 
-def _log(network: Network, stop: Callable[[], bool]) -> None:
+def _log(network: LocalNetwork, stop: Callable[[], bool]) -> None:
     from coterie.federation import local
 
     said = time.monotonic()

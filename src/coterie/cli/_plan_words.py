@@ -10,11 +10,11 @@ from coterie._rounding import upper
 from coterie.cli._words import in_columns, wrap
 from coterie.planning.caps import Cap
 from coterie.planning.evaluation import Foreseen
-from coterie.planning.gains import Joining
+from coterie.planning.gains import WhoGains
 from coterie.planning.metric import EVEN, Exchange
 from coterie.planning.public import Consortium
 from coterie.planning.search import Forecast, Plan
-from coterie.planning.sweep import Place
+from coterie.planning.sweep import SweepPoint
 from coterie.problems.metrics import METRICS
 from coterie.reports.amounts import many, number
 from coterie.units import RECORD, Unit, counted, several
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     table: Foreseen  # what an evaluation could tell
     share: float  # of the budget for it; 0: it is only forecast
     caps: tuple[Cap, ...]  # what other caps on a unit's records would cost
-    who: Joining | None  # gains by joining
+    who: WhoGains | None  # gains by joining
 
 
 def words(told: Told) -> str:
@@ -205,7 +205,7 @@ def _caps(caps: tuple[Cap, ...], exchange: Exchange, unit: Unit) -> list[str]:
     return ["", *wrap(head), *lines]
 
 
-def _gains(who: Joining | None) -> list[str]:
+def _gains(who: WhoGains | None) -> list[str]:
     if who is None:
         return []
     told = "nobody: the joint model is no better than knowing nothing"
@@ -282,7 +282,7 @@ def _notes(plan: Plan, exchange: Exchange) -> list[str]:
     return ["", *(line for note in notes for line in wrap(note))]
 
 
-def sweep_table(points: list[Place], over: str, exchange: Exchange) -> str:
+def sweep_table(points: list[SweepPoint], over: str, exchange: Exchange) -> str:
     """One row a point; the first metric's points below the best linear model beside the excess risk."""
     name = exchange.names[0]
     head = (

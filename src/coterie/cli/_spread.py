@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie.cli._folders import RUNS, Asked, usual_name, written
+from coterie.cli._folders import RUNS, RunRequest, usual_name, written
 from coterie.cli._progress import Tell
 from coterie.errors import InputError
 
@@ -35,7 +35,7 @@ def check_unused(where: Spread, engine: str) -> None:
             raise InputError(f"{name}={value}: means nothing to engine={engine!r}. Add --engine spmd.")
 
 
-def run_spread(asked: Asked, where: Spread, tell: Tell) -> str:
+def run_spread(asked: RunRequest, where: Spread, tell: Tell) -> str:
     """Run over all devices of all processes; what is to be printed."""
     if (where.coordinator is None) != (where.process_id is None):
         raise InputError(
@@ -69,7 +69,7 @@ def run_spread(asked: Asked, where: Spread, tell: Tell) -> str:
     return supervise([job | {"process": at, "cores": cores(at, place.processes)} for at in ids], tell)
 
 
-def in_this_process(asked: Asked, file: Path, resume: bool, tell: Tell) -> str:
+def in_this_process(asked: RunRequest, file: Path, resume: bool, tell: Tell) -> str:
     """The run itself, at the process that writes: train, write the folder, and drop the checkpoint after that."""
     from coterie.experiments.run import run
     from coterie.experiments.training import Keeping
@@ -81,7 +81,7 @@ def in_this_process(asked: Asked, file: Path, resume: bool, tell: Tell) -> str:
     return text
 
 
-def _checkpoint(asked: Asked, where: Spread) -> Path:
+def _checkpoint(asked: RunRequest, where: Spread) -> Path:
     """Where the checkpoint goes. One that is there already is never overwritten by another run."""
     folder = asked.out or RUNS / usual_name(asked.experiment)
     file = where.checkpoint or folder.with_name(f"{folder.name}.checkpoint")

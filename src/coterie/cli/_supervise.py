@@ -30,7 +30,7 @@ _GRACE = 3.0  # seconds between asking a worker to stop and ending it
 _OWN = 1  # Python's status for an exception that nobody caught
 
 
-class Heard(NamedTuple):
+class WorkerNews(NamedTuple):
     """What a worker has said so far."""
 
     phase: list[str]  # the last entry is what it does now
@@ -53,7 +53,7 @@ def cores(process: int, processes: int) -> list[int]:
 def supervise(jobs: Sequence[dict[str, Any]], tell: Tell) -> str:
     """Run the jobs, each in a process of its own, and return what the first one has to say at the end."""
     workers = [_start(job) for job in jobs]
-    heard = [Heard(["starting"], [], deque(maxlen=200)) for _ in workers]
+    heard = [WorkerNews(["starting"], [], deque(maxlen=200)) for _ in workers]
     threads = []
     for at, (worker, one) in enumerate(zip(workers, heard)):
         threads += _listen(worker, one, tell if at == 0 else None)
@@ -90,7 +90,7 @@ def _start(job: dict[str, Any]) -> subprocess.Popen[str]:
     return worker
 
 
-def _listen(worker: subprocess.Popen[str], heard: Heard, tell: Tell | None) -> list[threading.Thread]:
+def _listen(worker: subprocess.Popen[str], heard: WorkerNews, tell: Tell | None) -> list[threading.Thread]:
     def said(pipe: IO[str]) -> None:
         for line in pipe:
             kind, value = json.loads(line)
@@ -130,7 +130,7 @@ def _stop(workers: list[subprocess.Popen[str]]) -> None:
             worker.wait()
 
 
-def _cause(jobs: Sequence[dict[str, Any]], statuses: list[int], heard: list[Heard]) -> Exception:
+def _cause(jobs: Sequence[dict[str, Any]], statuses: list[int], heard: list[WorkerNews]) -> Exception:
     """Who failed first, as an error: what a process was told or refused before one that was killed before a fault of
     its own, which may be what JAX makes of losing another, before those that only lost another."""
     for kind in (InputError, BudgetError, OutputError):
@@ -154,7 +154,7 @@ def _cause(jobs: Sequence[dict[str, Any]], statuses: list[int], heard: list[Hear
     return _aborted(jobs, heard)
 
 
-def _aborted(jobs: Sequence[dict[str, Any]], heard: list[Heard]) -> CoterieError:
+def _aborted(jobs: Sequence[dict[str, Any]], heard: list[WorkerNews]) -> CoterieError:
     """JAX itself ended a process: somebody did not come, or was not heard of any more."""
     job = jobs[0]
     if any(one.phase[-1] == JOINING for one in heard):
@@ -165,7 +165,7 @@ def _aborted(jobs: Sequence[dict[str, Any]], heard: list[Heard]) -> CoterieError
     return ProcessError(f"another process of the run is gone or does not answer. {_remedy(job)}")
 
 
-def _line(heard: Heard) -> str:
+def _line(heard: WorkerNews) -> str:
     """The worker's own error line."""
     lines = [line for line in heard.errors if line.startswith("error: ")]
     return (

@@ -9,7 +9,7 @@ import typer
 
 from coterie import _check
 from coterie.cli import _shared as options
-from coterie.cli._accountant import Asked, account
+from coterie.cli._accountant import AccountantOptions, account
 from coterie.cli._common import exits, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
@@ -17,8 +17,8 @@ from coterie.errors import InputError
 if TYPE_CHECKING:
     from coterie.accounting import Certificate
     from coterie.experiments.claims import Row
-    from coterie.experiments.recompute import Check
-    from coterie.reports.claims import Bar
+    from coterie.experiments.recompute import Recomputed
+    from coterie.reports.claims import ClaimedRow
 
 WIDTH = 100
 
@@ -68,7 +68,7 @@ def certify(
     """What the five papers claim, what can be certified, and why they differ; or what your own mechanisms cost."""
     mechanism = {"noise": noise, "multiplier": multiplier, "steps": steps, "rate": rate,
                  "cap": cap, "batch": batch, "records": records}  # fmt: skip
-    asked = Asked(plan, epsilon, delta, relation, mechanism)
+    asked = AccountantOptions(plan, epsilon, delta, relation, mechanism)
     with exits():
         if asked.given:
             others = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
@@ -146,11 +146,13 @@ def _write(rows: list[Row], folder: Path) -> None:
         ) from error
 
 
-def _bar(row: Row) -> Bar:
+def _bar(row: Row) -> ClaimedRow:
     from coterie.experiments.claims.words import changed
-    from coterie.reports.claims import Bar
+    from coterie.reports.claims import ClaimedRow
 
-    return Bar(f"{row.paper} · {row.protocol}", changed(row), row.claim.epsilon, row.certificate.epsilon)
+    return ClaimedRow(
+        f"{row.paper} · {row.protocol}", changed(row), row.claim.epsilon, row.certificate.epsilon
+    )
 
 
 def _again(file: Path, group: int, as_json: bool) -> None:
@@ -183,7 +185,7 @@ def _of_many(certificate: Certificate) -> dict[str, Any]:
     return {name: plain[name] for name in ("epsilon", "epsilon_optimistic", "delta", "unit", "accountant")}
 
 
-def _checked(check: Check) -> dict[str, Any]:
+def _checked(check: Recomputed) -> dict[str, Any]:
     found = check.found.to_json()["epsilon"]
     return {
         "owners": check.owners,
@@ -193,7 +195,7 @@ def _checked(check: Check) -> dict[str, Any]:
     }
 
 
-def _whose(check: Check) -> str:
+def _whose(check: Recomputed) -> str:
     if check.owners is None:
         return ""
     return f"owner {check.owners[0]}, " if len(check.owners) == 1 else f"{len(check.owners):,} owners, "

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from coterie.experiments.prepare import Prepared
     from coterie.planning.constants import Constants
-    from coterie.planning.join import Answer, Point
+    from coterie.planning.join import JoinAnswer, Point
     from coterie.planning.metric import Exchange
     from coterie.planning.public import Consortium
-    from coterie.planning.sweep import Place
+    from coterie.planning.sweep import SweepPoint
 
 app = typer.Typer(
     help="Settings and a forecast from public numbers; plan join: whether joining pays.",
@@ -152,16 +152,18 @@ def _sweep(
         print(f"written: {out}")
 
 
-def _picture(points: list[Place], over: str, base: Consortium, out: Path) -> None:
+def _picture(points: list[SweepPoint], over: str, base: Consortium, out: Path) -> None:
     import numpy as np
 
-    from coterie.reports.planning import Band, forecast_over
+    from coterie.reports.planning import ForecastBand, forecast_over
     from coterie.units import counted
 
     def column(name: str) -> np.ndarray:
         return np.array([getattr(point.plan.best, name) for point in points])
 
-    band = Band(np.array([point.at for point in points]), column("predicted"), column("low"), column("high"))
+    band = ForecastBand(
+        np.array([point.at for point in points]), column("predicted"), column("low"), column("high")
+    )
     title = f"What a budget buys: {many(base.dimension, 'feature')}, {many(base.classes, 'class')}, δ = {base.delta:g}"
     xlabel = (
         "everyone's ε"
@@ -281,14 +283,14 @@ def rows_of(prepared: Prepared, owner: str | None) -> tuple[np.ndarray, np.ndarr
     return *prepared.shards.of(at), classes
 
 
-def _join_picture(answer: Answer, owner: str, epsilon: float, partners: int, out: Path) -> None:
+def _join_picture(answer: JoinAnswer, owner: str, epsilon: float, partners: int, out: Path) -> None:
     import numpy as np
 
-    from coterie.reports.planning import Band, join_over
+    from coterie.reports.planning import ForecastBand, join_over
 
-    def band(points: tuple[Point, ...]) -> Band:
+    def band(points: tuple[Point, ...]) -> ForecastBand:
         rows = np.array([(point.at, point.predicted, point.low, point.high) for point in points])
-        return Band(*rows.T)
+        return ForecastBand(*rows.T)
 
     title = f"{owner}: join {many(partners, 'partner')}, or stay alone?"
     asked = (epsilon, float(partners))

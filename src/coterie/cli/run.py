@@ -13,7 +13,7 @@ import typer
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
 from coterie.cli._common import exits
-from coterie.cli._folders import RUNS, Asked, usual_name, written
+from coterie.cli._folders import RUNS, RunRequest, usual_name, written
 from coterie.cli._progress import Tell, progress
 from coterie.cli._spread import Spread, check_unused, run_spread
 from coterie.errors import InputError
@@ -102,7 +102,7 @@ def run(
         if out is not None:
             output.check_folder(out)
         where = Spread(processes, coordinator, process_id, timeout, checkpoint, resume)
-        asked = Asked(chosen, data_dir, out, as_json, tuple(log or ()), log_oracles)
+        asked = RunRequest(chosen, data_dir, out, as_json, tuple(log or ()), log_oracles)
         if log or log_oracles:
             from coterie.experiments.logs import wanted
 
@@ -114,7 +114,7 @@ def run(
         print(text)
 
 
-def _run_here(asked: Asked, where: Spread, tell: Tell) -> str:
+def _run_here(asked: RunRequest, where: Spread, tell: Tell) -> str:
     check_unused(where, asked.experiment.engine)
     from coterie.experiments.run import run as run_experiment
 

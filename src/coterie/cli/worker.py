@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.cli._folders import Asked
+from coterie.cli._folders import RunRequest
 from coterie.cli._spread import in_this_process
 from coterie.cli._supervise import JOINING
 from coterie.errors import CoterieError
@@ -52,7 +52,7 @@ def _work(job: dict[str, Any], tell: Callable[[str, int, int], None]) -> str:
     if place.process > 0:
         training.take_part(experiment, data_dir, tell, training.Keeping(file, job["resume"]))
         return _done(place.process, place.processes, job["json"])
-    asked = Asked(experiment, data_dir, out, job["json"], tuple(job["log"]), job["log_oracles"])
+    asked = RunRequest(experiment, data_dir, out, job["json"], tuple(job["log"]), job["log_oracles"])
     return in_this_process(asked, file, job["resume"], tell)
 
 

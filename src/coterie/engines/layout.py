@@ -17,7 +17,7 @@ from coterie._types import Array, PyTree
 from coterie.engines import steps
 from coterie.engines.owners import number_of, parts_of
 from coterie.engines.schedule import Tick
-from coterie.engines.steps import Static, World
+from coterie.engines.steps import RunWorld, Static
 from coterie.mechanisms.normals import WIDE
 from coterie.problems.holdings import Group, filled, grouped, places
 from coterie.program import Groups, Holdings, Program, Rounds, Shards, Visits
@@ -25,10 +25,10 @@ from coterie.topologies.crossing import held, spread
 from coterie.topologies.mixing import AXIS, Mixer
 
 _KEYS = ("noise_keys", "sampling_keys", "coin_keys")
-_WORLD: Any = World(*(Spec(AXIS) if name in ("shards", "mixing") else Spec() for name in World._fields))  # type: ignore[arg-type]
+_WORLD: Any = RunWorld(*(Spec(AXIS) if name in ("shards", "mixing") else Spec() for name in RunWorld._fields))  # type: ignore[arg-type]
 
 
-class Parts(NamedTuple):
+class MeshLayout(NamedTuple):
     """How a run is laid out."""
 
     static: Static
@@ -39,7 +39,7 @@ class Parts(NamedTuple):
 
 def laid_out(
     program: Program, shards: Holdings, mixer: Mixer | None, seed: int, every: int, transcript: bool
-) -> tuple[Parts, World]:
+) -> tuple[MeshLayout, RunWorld]:
     """Put every owner's records and everyone's numbers where they are needed."""
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
     static = steps.compile_key(program, shards, mixer, steps.keep_message if transcript else None)
@@ -52,7 +52,7 @@ def laid_out(
     placed = _placed(mesh, world, _WORLD)
     placed = placed._replace(shards=_records(mesh, shards))
     block = steps.block_length(static, shards, every)
-    return Parts(static, mesh, owners, block), placed
+    return MeshLayout(static, mesh, owners, block), placed
 
 
 def _records(mesh: Mesh, holdings: Holdings) -> Holdings:
@@ -112,7 +112,7 @@ def _placed(mesh: Mesh, tree: PyTree, specs: PyTree) -> PyTree:
     return jax.tree.map(put, specs, tree, is_leaf=lambda node: isinstance(node, Spec))
 
 
-def _here(parts: Parts, world: World) -> World:
+def _here(parts: MeshLayout, world: RunWorld) -> RunWorld:
     """Inside `shard_map`: the world as this device sees it. Only records and links differ between devices."""
     first = jax.lax.axis_index(AXIS).astype(jnp.int32) * number_of(world.shards)
     keys = {name: jax.random.wrap_key_data(getattr(world, name)) for name in _KEYS}
@@ -120,7 +120,7 @@ def _here(parts: Parts, world: World) -> World:
     return world._replace(first=first, mixing=mixing, **keys)
 
 
-def _own(parts: Parts, world: World) -> World:
+def _own(parts: MeshLayout, world: RunWorld) -> RunWorld:
     """The rows of the owners on this device. Devices hold equally many owners, so that the last one may have some that
     do not exist: these get the last owner's numbers, which are finite, and nobody reads what comes of it."""
     rows = jnp.minimum(world.first + jnp.arange(number_of(world.shards)), parts.owners - 1)
@@ -130,16 +130,16 @@ def _own(parts: Parts, world: World) -> World:
     )
 
 
-def carried(parts: Parts) -> Any:
+def carried(parts: MeshLayout) -> Any:
     """Owners' states live with them; everyone has the register."""
     return Spec(AXIS) if isinstance(parts.static.functions, Rounds) else (Spec(), Spec(AXIS))
 
 
 @partial(jax.jit, static_argnums=0)
-def start(parts: Parts, world: World, params: PyTree) -> PyTree:
+def start(parts: MeshLayout, world: RunWorld, params: PyTree) -> PyTree:
     """Every owner's first state, where the owner lives; and the register, everywhere."""
 
-    def begin(world: World, params: PyTree) -> PyTree:
+    def begin(world: RunWorld, params: PyTree) -> PyTree:
         world, functions = _here(parts, world), parts.static.functions
         states = steps.first_states(parts.static, _own(parts, world), params)
         return states if isinstance(functions, Rounds) else (functions.open(params, world.numbers), states)
@@ -148,11 +148,11 @@ def start(parts: Parts, world: World, params: PyTree) -> PyTree:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=WIDE)
-def advance(parts: Parts, world: World, carry: PyTree, ticks: Tick) -> tuple:
+def advance(parts: MeshLayout, world: RunWorld, carry: PyTree, ticks: Tick) -> tuple:
     """The steps of `simulate`, on each device for the owners there."""
     rounds = isinstance(parts.static.functions, Rounds)
 
-    def take(world: World, carry: PyTree, ticks: Tick) -> tuple:
+    def take(world: RunWorld, carry: PyTree, ticks: Tick) -> tuple:
         world = _here(parts, world)
         return steps.take(parts.static, parts.block, _own(parts, world) if rounds else world, carry, ticks)
 
@@ -161,13 +161,13 @@ def advance(parts: Parts, world: World, carry: PyTree, ticks: Tick) -> tuple:
 
 
 @partial(jax.jit, static_argnums=0)
-def models(parts: Parts, carry: PyTree) -> PyTree:
+def models(parts: MeshLayout, carry: PyTree) -> PyTree:
     """The owners' models where they live, or the register's."""
     spec = Spec(AXIS) if isinstance(parts.static.functions, Rounds) else Spec()
     return _mapped(parts, partial(steps.models, parts.static), (carried(parts),), spec)(carry)
 
 
-def _mapped(parts: Parts, function: Callable, given: tuple, back: Any) -> Callable:
+def _mapped(parts: MeshLayout, function: Callable, given: tuple, back: Any) -> Callable:
     return jax.shard_map(function, mesh=parts.mesh, in_specs=given, out_specs=back, check_vma=False)
 
 
@@ -176,7 +176,7 @@ def _copier(mesh: Mesh) -> Callable[[PyTree], PyTree]:
     return jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh, Spec()))
 
 
-def everyones(parts: Parts, tree: PyTree, axis: int | None = 0) -> PyTree:
+def everyones(parts: MeshLayout, tree: PyTree, axis: int | None = 0) -> PyTree:
     """All owners' rows in every process, without those of made-up owners; axis None: what everyone has already."""
     whole = jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), _copier(parts.mesh)(tree))
     if axis is None or isinstance(parts.static.functions, Visits):
@@ -184,19 +184,19 @@ def everyones(parts: Parts, tree: PyTree, axis: int | None = 0) -> PyTree:
     return _cut(parts, whole, axis)
 
 
-def _cut(parts: Parts, tree: PyTree, axis: int = 0) -> PyTree:
+def _cut(parts: MeshLayout, tree: PyTree, axis: int = 0) -> PyTree:
     real = (slice(None),) * axis + (slice(parts.owners),)
     return jax.tree.map(lambda leaf: leaf[real], tree)
 
 
-def real(parts: Parts, carry: PyTree) -> PyTree:
+def real(parts: MeshLayout, carry: PyTree) -> PyTree:
     """A carry without made-up owners: it can go on over another number of devices."""
     if isinstance(parts.static.functions, Rounds):
         return _cut(parts, carry)
     return carry[0], _cut(parts, carry[1])
 
 
-def restored(parts: Parts, whole: PyTree) -> PyTree:
+def restored(parts: MeshLayout, whole: PyTree) -> PyTree:
     """Put a carry back on the devices. Owners that fill a device up get the last owner's state; nobody reads it."""
     more = held(parts.owners, parts.mesh.size) * parts.mesh.size - parts.owners
 

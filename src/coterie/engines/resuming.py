@@ -13,11 +13,11 @@ from jax.experimental import multihost_utils as hosts
 
 from coterie._types import PyTree
 from coterie.engines import checkpoint, steps
-from coterie.engines.layout import Parts, everyones, models, real, restored
+from coterie.engines.layout import MeshLayout, everyones, models, real, restored
 from coterie.errors import InputError
 
 
-class Past(NamedTuple):
+class PastSteps(NamedTuple):
     """What a run has left behind so far, as lists of one entry a chunk; looks only where the probe looks."""
 
     points: list[int]
@@ -26,7 +26,7 @@ class Past(NamedTuple):
     messages: list[PyTree]
 
 
-def keep(parts: Parts, carry: PyTree, past: Past, file: Path, mark: str) -> None:
+def keep(parts: MeshLayout, carry: PyTree, past: PastSteps, file: Path, mark: str) -> None:
     """Gather everyone's states, and write them where the first process runs."""
     whole = everyones(parts, carry, axis=None)
     if jax.process_index() > 0:
@@ -41,8 +41,8 @@ def keep(parts: Parts, carry: PyTree, past: Past, file: Path, mark: str) -> None
 
 
 def resume(
-    parts: Parts, carry: PyTree, like: PyTree, file: Path | None, mark: str, probe: Callable | None
-) -> tuple[PyTree, Past]:
+    parts: MeshLayout, carry: PyTree, like: PyTree, file: Path | None, mark: str, probe: Callable | None
+) -> tuple[PyTree, PastSteps]:
     """What the checkpoint says, in every process; only the first one reads it. `like` is what a chunk leaves behind."""
     stored = _found(file, mark)
     blank = real(parts, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), carry))
@@ -50,7 +50,7 @@ def resume(
     carry = restored(
         parts, _told(checkpoint.shaped("carry", stored, blank) if "carry.0" in stored else blank)
     )
-    past = Past(points.tolist(), [], [], [])
+    past = PastSteps(points.tolist(), [], [], [])
     seen = None if probe is None else everyones(parts, models(parts, carry))
     if jax.process_index() > 0:
         return carry, past

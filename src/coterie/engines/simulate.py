@@ -11,7 +11,7 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.engines import steps
 from coterie.engines.schedule import Tick, ticks_of
-from coterie.engines.steps import Seen, Static, World
+from coterie.engines.steps import RunWorld, Seen, Static
 from coterie.mechanisms.normals import WIDE
 from coterie.program import Holdings, Program, Trace
 from coterie.topologies.mixing import Mixer
@@ -85,7 +85,7 @@ def play(
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=WIDE)
-def _games(static: Static, block: int, world: World, ticks: Tick, params: PyTree, seeds: Array) -> PyTree:
+def _games(static: Static, block: int, world: RunWorld, ticks: Tick, params: PyTree, seeds: Array) -> PyTree:
     def game(seed: Array) -> PyTree:
         own = steps.keyed(world, seed)
         _, (_, kept) = steps.take(static, block, own, steps.start(static, own, params), ticks)

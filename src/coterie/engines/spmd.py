@@ -15,9 +15,9 @@ import numpy as np
 
 from coterie._types import PyTree
 from coterie.engines import checkpoint, resuming, steps
-from coterie.engines.layout import Parts, advance, everyones, laid_out, models, start
+from coterie.engines.layout import MeshLayout, advance, everyones, laid_out, models, start
 from coterie.engines.processes import check_agreement, losing
-from coterie.engines.resuming import Past
+from coterie.engines.resuming import PastSteps
 from coterie.engines.schedule import Tick, ticks_of
 from coterie.program import Holdings, Program, Trace
 from coterie.topologies.mixing import Mixer
@@ -53,7 +53,7 @@ def spmd(
         check_agreement(mark)
         parts, world = laid_out(program, shards, mixer, seed, every, transcript)
         carry = start(parts, world, jax.tree.map(np.asarray, program.params))
-        past = Past([], [], [], [])
+        past = PastSteps([], [], [], [])
         if resume:
             _, like = advance.eval_shape(parts, world, carry, _chunk(ticks, 0, every))
             carry, past = resuming.resume(parts, carry, like, keep, mark, probe)
@@ -80,14 +80,14 @@ def _chunk(ticks: Tick, first: int, every: int) -> Tick:
     return jax.tree.map(lambda leaf: np.asarray(leaf[first : first + every]), ticks)
 
 
-def _note(parts: Parts, past: Past, point: int, out: tuple) -> None:
+def _note(parts: MeshLayout, past: PastSteps, point: int, out: tuple) -> None:
     info, message = everyones(parts, out, axis=1)
     past.points.append(point)
     past.infos.append(info)
     past.messages.append(message)
 
 
-def _look(parts: Parts, past: Past, carry: PyTree, probe: Callable | None) -> None:
+def _look(parts: MeshLayout, past: PastSteps, carry: PyTree, probe: Callable | None) -> None:
     if probe is None:
         return
     gathered = everyones(parts, models(parts, carry))

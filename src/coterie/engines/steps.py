@@ -53,7 +53,7 @@ class Static(NamedTuple):
     padded: bool = False  # whether some rounds are not live, and change nothing
 
 
-class World(NamedTuple):
+class RunWorld(NamedTuple):
     """Every number a run depends on: arguments of the compiled program, never part of it."""
 
     shards: Holdings
@@ -97,9 +97,9 @@ def compile_key(program: Program, shards: Holdings, mixer: Mixer | None, watch: 
     )
 
 
-def build_world(program: Program, shards: Holdings, mixer: Mixer | None, seed: int) -> World:
+def build_world(program: Program, shards: Holdings, mixer: Mixer | None, seed: int) -> RunWorld:
     """Gather every number of the run."""
-    return World(
+    return RunWorld(
         shards=shards,
         first=jnp.int32(0),
         size=jnp.asarray(program.plan.sizes, jnp.float32),
@@ -112,7 +112,7 @@ def build_world(program: Program, shards: Holdings, mixer: Mixer | None, seed: i
     )
 
 
-def keyed(world: World, seed: Array) -> World:
+def keyed(world: RunWorld, seed: Array) -> RunWorld:
     """The same run with another seed."""
     shared = world.sharing.keyed(seed) if isinstance(world.sharing, Sharing) else ()
     return world._replace(sharing=shared, **_keys(seed, number_of(world.shards)))
@@ -131,7 +131,7 @@ def block_length(static: Static, shards: Holdings, every: int, games: int = 1) -
 
 
 @partial(jax.jit, static_argnums=0)
-def start(static: Static, world: World, params: PyTree) -> PyTree:
+def start(static: Static, world: RunWorld, params: PyTree) -> PyTree:
     """What the first step begins from: owners' states, and before them the register where owners visit one."""
     states = first_states(static, world, params)
     if isinstance(static.functions, Rounds):
@@ -139,13 +139,13 @@ def start(static: Static, world: World, params: PyTree) -> PyTree:
     return static.functions.open(params, world.numbers), states
 
 
-def first_states(static: Static, world: World, params: PyTree) -> PyTree:
+def first_states(static: Static, world: RunWorld, params: PyTree) -> PyTree:
     """Every owner's first state."""
     context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
     return over_owners(static.functions.init, (None, 0))(params, context)
 
 
-def take_rounds(static: Static, block: int, world: World, carry: State, ticks: Tick) -> tuple:
+def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks: Tick) -> tuple:
     """Rounds: every owner emits, messages are mixed, every owner absorbs."""
     functions = static.functions
     assert isinstance(functions, Rounds)
@@ -185,7 +185,7 @@ def take_rounds(static: Static, block: int, world: World, carry: State, ticks: T
     return in_blocks(step, draw, carry, ticks, block)
 
 
-def take_visits(static: Static, block: int, world: World, carry: tuple, ticks: Tick) -> tuple:
+def take_visits(static: Static, block: int, world: RunWorld, carry: tuple, ticks: Tick) -> tuple:
     """Visits: one owner at a time meets the register."""
     functions = static.functions
     assert isinstance(functions, Visits)
@@ -240,7 +240,7 @@ def _rows_at(row: Array, tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, row, 0, keepdims=False), tree)
 
 
-def _condensed(static: Static, world: World) -> PyTree | None:
+def _condensed(static: Static, world: RunWorld) -> PyTree | None:
     """What owners' emits need of all their records, where the program can say so; once for all visits."""
     assert isinstance(static.functions, Visits)
     condense = static.functions.condense
@@ -255,7 +255,7 @@ def _condensed(static: Static, world: World) -> PyTree | None:
     return jax.lax.optimization_barrier(with_records(brief, world.shards, (), own))
 
 
-def _whereabouts(static: Static, world: World, owner: Array) -> tuple[Array, Array | bool]:
+def _whereabouts(static: Static, world: RunWorld, owner: Array) -> tuple[Array, Array | bool]:
     """The owner's row among the records here, and whether it has one: where owners are spread, some are elsewhere."""
     if static.axis is None:
         return owner, True
@@ -281,7 +281,7 @@ def _spoken(
     return jax.lax.psum(message, static.axis), kept
 
 
-def take(static: Static, block: int, world: World, carry: PyTree, ticks: Tick) -> tuple:
+def take(static: Static, block: int, world: RunWorld, carry: PyTree, ticks: Tick) -> tuple:
     """The steps of these ticks: the carry after them, and (info, what `watch` kept) of each."""
     if isinstance(static.functions, Rounds):
         return take_rounds(static, block, world, carry, ticks)
@@ -302,7 +302,7 @@ def keep_message(seen: Seen, shards: Holdings, aside: PyTree) -> PyTree:
     return seen.message
 
 
-def _context(world: World, step: Array, turn: Array, keys: Array) -> Context:
+def _context(world: RunWorld, step: Array, turn: Array, keys: Array) -> Context:
     """All owners' contexts of one round, to be mapped over by `owners.AXES`."""
     owner = world.first + jnp.arange(len(world.size), dtype=jnp.int32)
     return Context(owner, step, turn, world.size, world.clip_norm, world.noise_scale, world.numbers, keys)

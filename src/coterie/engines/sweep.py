@@ -16,7 +16,7 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.engines import steps
 from coterie.engines.schedule import Tick, ticks_of
-from coterie.engines.steps import Static, World
+from coterie.engines.steps import RunWorld, Static
 from coterie.errors import InputError
 from coterie.mechanisms.normals import WIDE
 from coterie.program import Holdings, Program
@@ -31,7 +31,7 @@ class Lane(NamedTuple):
     seed: int
 
 
-class Spread(NamedTuple):
+class LaneArrays(NamedTuple):
     """Which of the arrays that a run depends on differ between the lanes of a sweep, and whether seeds do.
 
     Arrays that all lanes share are kept once, without an axis of lanes. So a product with everyone's records is one
@@ -41,7 +41,7 @@ class Spread(NamedTuple):
     tree: Any  # jax.tree_util.PyTreeDef
     own: tuple[bool, ...]
 
-    def world(self, shared: list, own: list) -> World:
+    def world(self, shared: list, own: list) -> RunWorld:
         """One lane's world."""
         rest = {True: iter(own), False: iter(shared)}
         world, seed = jax.tree.unflatten(self.tree, [next(rest[mine]) for mine in self.own])
@@ -123,12 +123,12 @@ def _but_seed(lane: Lane) -> tuple[int, int]:
     return id(lane.program), id(lane.mixer)
 
 
-def _stacked(worlds: list[tuple[World, np.uint32]]) -> tuple[Spread, list, list]:
+def _stacked(worlds: list[tuple[RunWorld, np.uint32]]) -> tuple[LaneArrays, list, list]:
     leaves, trees = zip(*(jax.tree.flatten(world) for world in worlds))
     differ = tuple(any(not _same(one, other) for other in every) for one, *every in zip(*leaves))
     shared = [first for first, own in zip(leaves[0], differ) if not own]
     stacked = [_rows(every) for every, own in zip(zip(*leaves), differ) if own]
-    return Spread(trees[0], differ), shared, stacked
+    return LaneArrays(trees[0], differ), shared, stacked
 
 
 def _rows(leaves: tuple) -> Array:
@@ -145,7 +145,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _start(static: Static, spread: Spread, worlds: list, params: PyTree) -> PyTree:
+def _start(static: Static, spread: LaneArrays, worlds: list, params: PyTree) -> PyTree:
     def start(shared: list, own: list, params: PyTree) -> PyTree:
         return steps.start(static, spread.world(shared, own), params)
 
@@ -154,7 +154,7 @@ def _start(static: Static, spread: Spread, worlds: list, params: PyTree) -> PyTr
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=WIDE)
-def _advance(fixed: tuple[Static, Spread, int], worlds: list, carry: PyTree, ticks: Tick) -> PyTree:
+def _advance(fixed: tuple[Static, LaneArrays, int], worlds: list, carry: PyTree, ticks: Tick) -> PyTree:
     static, spread, block = fixed
 
     def advance(shared: list, own: list, carry: PyTree) -> PyTree:

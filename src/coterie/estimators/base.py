@@ -44,7 +44,7 @@ class Privacy(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class Target(NamedTuple):
+class FittedTarget(NamedTuple):
     """What is to be learnt."""
 
     values: np.ndarray
@@ -128,7 +128,9 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _by_name(self, X: Any) -> bool:
         return isinstance(self.bounds, Mapping) and hasattr(X, "columns")
 
-    def _experiment(self, ranges: Ranges, target: Target, name: str, owners: Any, groups: Any) -> Experiment:
+    def _experiment(
+        self, ranges: Ranges, target: FittedTarget, name: str, owners: Any, groups: Any
+    ) -> Experiment:
         import pandas as pd
 
         number = 1 if owners is None else owners if isinstance(owners, Integral) else None
@@ -194,7 +196,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     _y_numeric = False
 
     @abstractmethod
-    def _target(self, y: np.ndarray) -> Target:
+    def _target(self, y: np.ndarray) -> FittedTarget:
         """What is to be learnt, as the table takes it."""
 
 

@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from coterie.errors import InputError
-from coterie.estimators.base import PrivateEstimator, Target
+from coterie.estimators.base import FittedTarget, PrivateEstimator
 from coterie.problems.metrics import PROBABLE
 from coterie.problems.names import number_text
 
@@ -67,7 +67,7 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
         """(1 or classes,)."""
         return self._weights()[1]
 
-    def _target(self, y: np.ndarray) -> Target:
+    def _target(self, y: np.ndarray) -> FittedTarget:
         check_classification_targets(y)
         declared = self.classes is not None
         self.classes_ = np.unique(np.asarray(self.classes) if declared else y)
@@ -80,7 +80,7 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
             )
         names = [_name(one) for one in self.classes_.tolist()]
         read_off = () if declared else ("the list of classes (classes)",)
-        return Target(
+        return FittedTarget(
             np.array(names, object)[np.searchsorted(self.classes_, y)], {"classes": names}, read_off
         )
 

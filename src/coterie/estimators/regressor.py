@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from coterie.errors import InputError
-from coterie.estimators.base import PrivateEstimator, Target
+from coterie.estimators.base import FittedTarget, PrivateEstimator
 from coterie.estimators.ranges import span_of
 
 
@@ -45,13 +45,13 @@ class CoterieRegressor(RegressorMixin, PrivateEstimator):
         """What stands beside `coef_`."""
         return float(self._weights()[1][0])
 
-    def _target(self, y: np.ndarray) -> Target:
+    def _target(self, y: np.ndarray) -> FittedTarget:
         if self.target_bounds is None:
-            return Target(y, {"range": span_of(y)}, ("the range of y (target_bounds)",))
+            return FittedTarget(y, {"range": span_of(y)}, ("the range of y (target_bounds)",))
         try:
             low, high = (float(end) for end in self.target_bounds)
         except (TypeError, ValueError):
             raise InputError(
                 f"target_bounds={self.target_bounds!r}: must be two numbers, (low, high)."
             ) from None
-        return Target(y, {"range": [low, high]}, ())
+        return FittedTarget(y, {"range": [low, high]}, ())

@@ -105,7 +105,7 @@ def audit_run(
     options = typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
     training = evaluating.for_training(experiment, task)
     setting = whole.of_run(
-        whole.Run(experiment.protocol, options, experiment.calibration, training, program), owner
+        whole.PlayedRun(experiment.protocol, options, experiment.calibration, training, program), owner
     )
     table = made.prepared.table
     groups = groups_of(table, experiment.evaluate_by)

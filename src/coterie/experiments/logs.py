@@ -33,7 +33,7 @@ _NEEDS = {"jsonl": None, "tensorboard": "tensorboardX", "mlflow": "mlflow"}
 _PLACES = {"jsonl": "log.jsonl", "tensorboard": "tensorboard"}  # in a run's folder
 
 
-class Target(NamedTuple):
+class LogTarget(NamedTuple):
     """Where a log goes: a file of JSON lines, a folder of TensorBoard's, or MLflow's tracking address."""
 
     kind: str
@@ -43,7 +43,7 @@ class Target(NamedTuple):
 class Wanted(NamedTuple):
     """Which logs a run leaves, and whether they hold what no owner released."""
 
-    targets: tuple[Target, ...] = ()
+    targets: tuple[LogTarget, ...] = ()
     oracles: bool = False
 
 
@@ -71,7 +71,7 @@ def wanted(texts: Sequence[str], oracles: bool = False, in_folder: bool = False)
             raise InputError(f"log={kind!r}: needs a place here. Give log='{kind}:PATH'.")
         if kind == "jsonl" and place:
             check_new("log", Path(place))
-        targets.append(Target(kind, place))
+        targets.append(LogTarget(kind, place))
     if oracles and not targets:
         raise InputError("log_oracles: says what a log holds, and no log is asked for. Add --log.")
     return Wanted(tuple(targets), oracles)

@@ -27,7 +27,7 @@ _SAME = 1e-6  # relative: what two machines' rounding may differ by
 _WORDS = ("accountant", "warnings")
 
 
-class Check(NamedTuple):
+class Recomputed(NamedTuple):
     """One certificate of a file, computed again."""
 
     owners: list[int] | None  # whose it is; None in a file of a single certificate
@@ -47,7 +47,7 @@ def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def check(path: Path) -> list[Check]:
+def check(path: Path) -> list[Recomputed]:
     """Recompute every certificate of a run's folder, of its result.json or of a model, or the one that a file holds.
 
     Guarantee: no number of the file is trusted but the events' own; each is compared with what they cost, and the
@@ -56,7 +56,7 @@ def check(path: Path) -> list[Check]:
     return check_result(_read(path), f"from={str(path)!r}")
 
 
-def check_result(obj: dict[str, Any], source: str) -> list[Check]:
+def check_result(obj: dict[str, Any], source: str) -> list[Recomputed]:
     """The same for a result that was read already; errors name its `source`."""
     if "event" in obj:
         return [_checked(obj, None)]
@@ -110,7 +110,7 @@ def _indices(owners: Any) -> list[int]:
     return owners if isinstance(owners, list) and all(type(owner) is int for owner in owners) else []
 
 
-def _checked(written: dict[str, Any], owners: list[int] | None) -> Check:
+def _checked(written: dict[str, Any], owners: list[int] | None) -> Recomputed:
     found = _recomputed(written)
     again, problems = found.to_json(), []
     for name in ("epsilon", "epsilon_optimistic"):
@@ -127,7 +127,7 @@ def _checked(written: dict[str, Any], owners: list[int] | None) -> Check:
         problems.append(
             f"reason is {written.get('reason')!r} in the file of a certificate of ε = {upper(found.epsilon)}"
         )
-    return Check(owners, written.get("epsilon"), found, tuple(problems))
+    return Recomputed(owners, written.get("epsilon"), found, tuple(problems))
 
 
 def _recomputed(written: dict[str, Any]) -> Certificate:
@@ -148,7 +148,7 @@ def _recomputed(written: dict[str, Any]) -> Certificate:
         raise InputError(f"certificate event: no certificate can be computed for it ({error}).") from error
 
 
-def _summary(privacy: Any, checks: list[Check]) -> list[str]:
+def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
     """Whether the numbers that people read first follow from the certificates."""
     pairs = [(owner, check.found.epsilon) for check in checks for owner in check.owners or ()]
     named, by_owner = sorted(owner for owner, _ in pairs), dict(pairs)
@@ -169,7 +169,7 @@ def _summary(privacy: Any, checks: list[Check]) -> list[str]:
     ]
 
 
-def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: list[Check]) -> list[str]:
+def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: list[Recomputed]) -> list[str]:
     """Whether what people read follows from the certificates, whose own numbers were compared above."""
     by_owner = {owner: kept for one, kept in zip(checks, written) for owner in one.owners or ()}
     in_order = [by_owner[owner] for owner in sorted(by_owner)] or written
@@ -195,7 +195,7 @@ def _together(privacy: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _adding_up(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
+def _adding_up(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """Whether the ε against whoever adds up, which a view names, is what its own event costs."""
     facts, first = privacy.get("facts"), checks[0].found
     written = facts.get("adding_up") if isinstance(facts, dict) else None
@@ -220,7 +220,7 @@ def _adding_up(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
     return problems
 
 
-def _person(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
+def _person(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """Whether the number for a person at several owners is what its own event costs, and follows from the owners'.
 
     Owners with noise of their own compose, so that it is derived again from their certificates. Where they share noise,
@@ -251,7 +251,7 @@ def _person(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
 
 
 def _at_owners(
-    written: dict[str, Any], owners: int, own_noise: bool, checks: list[Check], events: list[DpEvent]
+    written: dict[str, Any], owners: int, own_noise: bool, checks: list[Recomputed], events: list[DpEvent]
 ) -> list[str]:
     """What is wrong with the certificate for a person at so many owners."""
     again, unit = _checked(written, None), at_owners(checks[0].found.unit, owners)
@@ -286,7 +286,7 @@ def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]
     ]
 
 
-def _warned(privacy: dict[str, Any], checks: list[Check]) -> list[str]:
+def _warned(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """More may stand there, of what no certificate covers; nothing may be left out."""
     due = {warning for check in checks for warning in check.found.warnings}
     missing = sorted(due - set(_texts(privacy.get("warnings"))))

@@ -32,7 +32,7 @@ START = sha256("coterie actions 1")  # what the first entry follows
 _LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 
-class Entry(NamedTuple):
+class ActionEntry(NamedTuple):
     """One action. `time` only informs, because clocks go backwards; `sequence` orders."""
 
     sequence: int
@@ -57,7 +57,7 @@ def record(
         entries = _entries(path, _whole_lines(file))
         last = entries[-1] if entries else None
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        draft = Entry(
+        draft = ActionEntry(
             sequence=last.sequence + 1 if last else 1,
             time=now,
             action=action,
@@ -75,7 +75,7 @@ def record(
             raise _unwritable(path, error) from error
 
 
-def read(folder: Path) -> tuple[Entry, ...]:
+def read(folder: Path) -> tuple[ActionEntry, ...]:
     """All entries, in order; none where nothing was done. InputError where the chain is broken."""
     path = folder / NAME
     if not folder.is_dir():
@@ -106,7 +106,7 @@ def user(number: int, sudo: str | None) -> str:
     return f"{name} ({number}){through}"
 
 
-def _sealed(entry: Entry) -> Entry:
+def _sealed(entry: ActionEntry) -> ActionEntry:
     """The entry with its hash, over everything else."""
     return entry._replace(hash=sha256(canonical(entry[:-1])))
 
@@ -122,11 +122,11 @@ def _ledger(path: Path | None) -> dict[str, Any] | None:
     return {"rows": head.sequence, "head": head.hash}
 
 
-def _entries(path: Path, text: bytes) -> tuple[Entry, ...]:
-    found: list[Entry] = []
+def _entries(path: Path, text: bytes) -> tuple[ActionEntry, ...]:
+    found: list[ActionEntry] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            entry = Entry(**json.loads(line))
+            entry = ActionEntry(**json.loads(line))
         except (ValueError, TypeError) as error:
             raise _broken(path, number) from error
         before = found[-1].hash if found else START

@@ -12,14 +12,14 @@ from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Judged, Records, TableSide, table_layout
-from coterie.federation.shapes.evaluation import Evaluated, Own, Terms
+from coterie.federation.releases.side import Judged, OwnRecords, TableSide, table_layout
+from coterie.federation.shapes.evaluation import Evaluated, OwnTable, Terms
 from coterie.federation.transport.machine import Machine
 from coterie.mechanisms import Gaussian
 
 
 def table_sides(
-    party: Party, planned: Collaboration, records: Records, judged: Judged, injected_seed: int | None
+    party: Party, planned: Collaboration, records: OwnRecords, judged: Judged, injected_seed: int | None
 ) -> dict[str, TableSide]:
     """What makes the owner's tables, by name, with noise of its own, or of the simulator's in tests.
 
@@ -63,6 +63,6 @@ def evaluated(
         )
         own = None
         if outlet is not None:
-            own = Own(owners.index(party.name), sides[name].emit, outlet)
+            own = OwnTable(owners.index(party.name), sides[name].emit, outlet)
         machine = Evaluated(machine, terms, own, journal)
     return machine

@@ -42,7 +42,7 @@ Log = Callable[[str], None]
 
 
 @dataclass
-class Peer:
+class PeerFound:
     """What is known of one peer."""
 
     name: str
@@ -65,7 +65,7 @@ class Check:
     with_file: bool = True  # False: an owner's file may be missing, and is then not looked at
     planned: Collaboration | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # of file and budget
-    peers: dict[str, Peer] = field(default_factory=dict)
+    peers: dict[str, PeerFound] = field(default_factory=dict)
     troubles: list[CoterieError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     _own: trust.Identity | None = None
@@ -106,7 +106,7 @@ class Check:
                 self._budget(self.planned, self._read(self.planned, self.data))
         where = connections.dialled(self.party, self.planned)
         for name in self.planned.peers(self.party.name):
-            self.peers[name] = Peer(name, self.party.router or where.get(name))
+            self.peers[name] = PeerFound(name, self.party.router or where.get(name))
 
     def listen(self) -> None:
         """Be there for others who try at the same time, and for those who dial this party."""
@@ -245,7 +245,7 @@ class Check:
             said = greeting.hello(planned.digest, time.time(), answer=answer)
             line.send(peer, wire.encode(said, planned.digest))
 
-    def _silence(self, peer: Peer) -> str:
+    def _silence(self, peer: PeerFound) -> str:
         if self._line is None:
             return "not tried, for what is said above"
         if self.party.router is not None:

@@ -26,7 +26,7 @@ _LINES = 3  # of its log that are shown of a party that failed
 
 
 @dataclass(frozen=True)
-class Network:
+class LocalNetwork:
     """Running parties."""
 
     folder: Path
@@ -49,7 +49,7 @@ class Network:
 
 
 @contextmanager
-def started(folder: Path, data: Path, injected_seed: int | None = None) -> Iterator[Network]:
+def started(folder: Path, data: Path, injected_seed: int | None = None) -> Iterator[LocalNetwork]:
     """Start every party; on the way out, however that comes, all of them are stopped."""
     names = _parties(folder)
     commands = {name: _command(folder, data, name, injected_seed) for name in names}
@@ -62,7 +62,7 @@ def started(folder: Path, data: Path, injected_seed: int | None = None) -> Itera
                 processes[name] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
                 )
-        yield Network(folder, processes)
+        yield LocalNetwork(folder, processes)
     finally:
         _stop(processes)
 

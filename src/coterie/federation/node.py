@@ -35,7 +35,7 @@ from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.marks import Hand
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Records, RegisterSide, RoundsSide, TableSide, VisitSide
+from coterie.federation.releases.side import OwnRecords, RegisterSide, RoundsSide, TableSide, VisitSide
 from coterie.federation.releases.witness import NUMBER, Joining, Witnessed
 from coterie.federation.shapes.evaluation import Evaluated
 from coterie.federation.shapes.masked import MaskedOwner
@@ -78,7 +78,7 @@ class Outcome:
     spent: Certificate | None  # by the owner's ledger; None for a party without records
     charged: int  # releases of this run that are in the ledger
     status: Mapping[str, Any]  # the last snapshot
-    records: Records | None
+    records: OwnRecords | None
     injected: bool  # whether the noise came from a seed that somebody knows: in tests alone
 
 
@@ -209,7 +209,7 @@ def _journal(party: Party, run: str, log: Log) -> Journal:
 class _Owner:
     machine: Machine
     outlet: Outlet
-    records: Records
+    records: OwnRecords
     budget: float
     tables: Mapping[str, TableSide]  # what is released after training
     _spent: float = 0.0
@@ -301,8 +301,8 @@ def _ledger(party: Party, planned: Collaboration, at: int, content: str, log: Lo
 def _machine(
     planned: Collaboration,
     at: int,
-    records: Records,
-    source: randomness.Source,
+    records: OwnRecords,
+    source: randomness.NoiseSource,
     outlet: Outlet,
     journal: Journal,
     masks: Masks | None,

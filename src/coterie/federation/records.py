@@ -16,10 +16,10 @@ from coterie.federation import party as parties
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.side import Judged, Records
+from coterie.federation.releases.side import Judged, OwnRecords
 from coterie.federation.transport.lines import private
 from coterie.problems.datasets import apart
-from coterie.problems.datasets.identity import Identity
+from coterie.problems.datasets.identity import TableIdentity
 from coterie.problems.datasets.schema import Rows
 from coterie.problems.holdings import laid_out, placed
 from coterie.problems.whose import units_of
@@ -28,7 +28,7 @@ from coterie.units import RECORD, Unit, counted
 _DIVISION = "division"  # the journal's key
 
 
-def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, Identity]:
+def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, TableIdentity]:
     """The records as the agreement has them, and what they are known by, whichever columns it reads.
 
     RecordsError where they do not fit.
@@ -115,7 +115,7 @@ def order(digest: str, division: Division | None) -> str:
 
 def divided_by(
     rows: Rows, planned: Collaboration, division: Division | None, seed: tuple[int, ...]
-) -> tuple[Records, Judged]:
+) -> tuple[OwnRecords, Judged]:
     """What is trained on, and what is evaluated on; `seed` chooses among the records of a unit that has too many."""
     unit, groups = planned.agreement.unit, planned.groups
     if unit != RECORD:
@@ -123,12 +123,12 @@ def divided_by(
     everything, x = np.arange(len(rows.y)), planned.features.apply(rows.x)
     trained, held = division or (everything, everything)
     codes = None if groups is None else groups.codes(rows.x[held])
-    return Records(x[trained], rows.y[trained]), Judged(x[held], rows.y[held], codes)
+    return OwnRecords(x[trained], rows.y[trained]), Judged(x[held], rows.y[held], codes)
 
 
 def _by_unit(
     rows: Rows, planned: Collaboration, division: Division | None, units: list[np.ndarray]
-) -> tuple[Records, Judged]:
+) -> tuple[OwnRecords, Judged]:
     """The same unit by unit, each record's features computed in a place that no other unit can move it from.
 
     Guarantee: shapes and places follow from the agreement alone, so that nothing is compiled for how many records a
@@ -145,4 +145,4 @@ def _by_unit(
     trained, held = division or (slice(None), slice(None))
     codes = None if groups is None else groups.codes(rows.x[at[held][found.real[held]]])
     some, targets, whose = laid_out(x[held], y[held], within[held])
-    return Records(x[trained], y[trained], within[trained]), Judged(some, targets, codes, whose)
+    return OwnRecords(x[trained], y[trained], within[trained]), Judged(some, targets, codes, whose)

@@ -63,7 +63,7 @@ class Lying(NamedTuple):
     matrix: Array
 
 
-class Known(NamedTuple):
+class KnownInputs(NamedTuple):
     """Inputs that `finite` was applied to, and their norms: what need not be computed again."""
 
     inputs: Array
@@ -75,7 +75,7 @@ def clip_outer(
     mask: Array,
     clip_norm: Array | float,
     order: Order = 2,
-    known: Known | None = None,
+    known: KnownInputs | None = None,
     careful: bool = False,
 ) -> Clipped:
     """Σ_i mask_i clip(gradient of record i); `factors`: a tree like the parameters, `Outer` or `Places` an array.
@@ -275,7 +275,7 @@ def _ready(old: Array | None, form: bool, leaf: Outer | Places) -> Outer | Place
     return leaf if leaf.inputs is old else leaf._replace(inputs=finite(leaf.inputs))
 
 
-def _outer_norm(leaf: Outer | Places, order: Order, known: Known | None) -> Array:
+def _outer_norm(leaf: Outer | Places, order: Order, known: KnownInputs | None) -> Array:
     given = known.norms if known is not None and leaf.inputs is known.inputs else None
     if isinstance(leaf, Places):
         return places.norms(leaf, given)

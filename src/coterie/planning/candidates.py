@@ -33,7 +33,7 @@ _SAMPLED = 0.25  # variance of a record's gradient, over clip_norm²: slopes ave
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Contender:
     """One protocol with one number of rounds and one clip: step sizes are still open."""
 
     protocol: str
@@ -59,7 +59,7 @@ def candidates(
     rounds: tuple[int, ...],
     colluding: int | None = None,
     persons: Persons = EVERYBODY_ONE,
-) -> list[Candidate]:
+) -> list[Contender]:
     """What may be tried of this protocol within these numbers of rounds; under masks where `colluding` is given.
 
     `persons`: how many records they are declared to have, where the task's unit is a person.
@@ -68,7 +68,7 @@ def candidates(
     return [_of_units(task, persons, record) for count in rounds for record in tried(task, count)]
 
 
-def _of_units(task: Task, persons: Persons, record: Candidate) -> Candidate:
+def _of_units(task: Task, persons: Persons, record: Contender) -> Contender:
     """A unit adds `gain` times as much as a record beside the same noise, so that steps are so many times shorter."""
     gain = persons.gain(task.unit.records, record.clip)
     steps = record.steps * gain if record.protocol == "dual_averaging" else record.steps / gain
@@ -114,14 +114,14 @@ def _smoothness(task: Task) -> float:
     return loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2
 
 
-def _dual_averaging(task: Task, rounds: int) -> list[Candidate]:
+def _dual_averaging(task: Task, rounds: int) -> list[Contender]:
     """γ from 2 × smoothness, where accelerated steps are stable, in both directions."""
 
-    def tried(clip: float) -> Candidate:
+    def tried(clip: float) -> Contender:
         program = _built(task, "dual_averaging", {"rounds": 1, "clip": clip, "gamma": 1.0})
         weight = np.asarray(program.numbers.weight, float)
         once = float(np.sum((weight * program.plan.noise_scale) ** 2)) / task.owners**2
-        return Candidate(
+        return Contender(
             protocol="dual_averaging",
             rounds=rounds,
             clip=clip,
@@ -135,10 +135,10 @@ def _dual_averaging(task: Task, rounds: int) -> list[Candidate]:
     return [tried(clip) for clip in _clips(task)]
 
 
-def _weighted_erm(task: Task, rounds: int) -> list[Candidate]:
+def _weighted_erm(task: Task, rounds: int) -> list[Contender]:
     """All owners' noise in the sum of their weighted gradients."""
 
-    def tried(clip: float) -> Candidate:
+    def tried(clip: float) -> Contender:
         program = _built(task, "weighted_erm", {"steps": 1, "step_size": 1.0, "clip": clip})
         assert program.aggregate is not None
         per_record = program.aggregate / np.array(task.sizes)
@@ -148,11 +148,11 @@ def _weighted_erm(task: Task, rounds: int) -> list[Candidate]:
     return [tried(clip) for clip in _clips(task)]
 
 
-def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Candidate]:
+def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Contender]:
     """The same under masks, where owners share the noise that their sum needs. Spare sums are charged for, so that the
     noise is that of this very number of rounds; in the mean, every owner's share of it is one lattice of its cell."""
 
-    def tried(clip: float) -> Candidate:
+    def tried(clip: float) -> Contender:
         options = {"steps": rounds, "clip": clip} | _masks(colluding)
         program = _built(task, "weighted_erm", options | {"step_size": 1.0})
         assert program.plan.masked is not None
@@ -162,9 +162,9 @@ def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Candidate]:
     return [tried(clip) for clip in _clips(task)]
 
 
-def _summed(task: Task, rounds: int, clip: float, variance: float, options: dict[str, Any]) -> Candidate:
+def _summed(task: Task, rounds: int, clip: float, variance: float, options: dict[str, Any]) -> Contender:
     """Steps of 1 / smoothness, where they are stable, in both directions: dual averaging on the sum, γ = 2 / step."""
-    return Candidate(
+    return Contender(
         protocol="weighted_erm",
         rounds=rounds,
         clip=clip,
@@ -175,7 +175,7 @@ def _summed(task: Task, rounds: int, clip: float, variance: float, options: dict
     )
 
 
-def _push_sum(task: Task, rounds: int) -> list[Candidate]:
+def _push_sum(task: Task, rounds: int) -> list[Contender]:
     """The clipping threshold falls from the bound towards where calibrated, uniform predictions have their quantile;
     counted is where it is in the middle of the run, since the output forgets the beginning."""
     program = _built(task, "push_sum", {"rounds": 1, "step": 1.0})
@@ -189,7 +189,7 @@ def _push_sum(task: Task, rounds: int) -> list[Candidate]:
     )
     forgets = 1 + float(numbers.averaging[0])
     return [
-        Candidate(
+        Contender(
             protocol="push_sum",
             rounds=rounds,
             clip=clip,
@@ -202,7 +202,7 @@ def _push_sum(task: Task, rounds: int) -> list[Candidate]:
     ]
 
 
-def _async_learner(task: Task, rounds: int) -> list[Candidate]:
+def _async_learner(task: Task, rounds: int) -> list[Contender]:
     """N visits with pace γ make one round with step Nγ: what each owner's memory took is given back by the others'."""
     ticks = rounds * task.owners
     strength = task.problem.penalty.strong_convexity
@@ -210,7 +210,7 @@ def _async_learner(task: Task, rounds: int) -> list[Candidate]:
         return []
     program = _built(task, "async_learner", {"ticks": ticks})
     return [
-        Candidate(
+        Contender(
             protocol="async_learner",
             rounds=rounds,
             variance=float(np.sum((program.plan.noise_scale / sum(task.sizes)) ** 2)),
@@ -221,7 +221,7 @@ def _async_learner(task: Task, rounds: int) -> list[Candidate]:
     ]
 
 
-def _wor_sgd(task: Task, rounds: int) -> list[Candidate]:
+def _wor_sgd(task: Task, rounds: int) -> list[Contender]:
     """Each record in one release; noise of one release whatever the batch, and the noise of sampling people."""
     batch = math.ceil(max(task.sizes) / rounds)
     visits = sum(math.ceil(size / batch) for size in task.sizes)
@@ -231,7 +231,7 @@ def _wor_sgd(task: Task, rounds: int) -> list[Candidate]:
     noise = float(np.average(program.plan.noise_scale.astype(float) ** 2, weights=task.sizes)) / batch**2
     people = _SAMPLED * task.clip_norm**2 / (batch * task.dimension)
     return [
-        Candidate(
+        Contender(
             protocol="wor_sgd",
             rounds=rounds,
             batch=batch,
@@ -243,7 +243,7 @@ def _wor_sgd(task: Task, rounds: int) -> list[Candidate]:
     ]
 
 
-KNOWN: dict[str, Callable[[Task, int], list[Candidate]]] = {
+KNOWN: dict[str, Callable[[Task, int], list[Contender]]] = {
     "dual_averaging": _dual_averaging,
     "push_sum": _push_sum,
     "weighted_erm": _weighted_erm,

@@ -16,7 +16,7 @@ from coterie.protocols import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joining:
+class WhoGains:
     """Owners with fewer records than `below` do better with the joint private model than alone without privacy."""
 
     below: float  # 0: nobody does, the joint model being no better than knowing nothing
@@ -25,7 +25,7 @@ class Joining:
     gains: tuple[bool, ...]  # each owner
 
 
-def by_sizes(task: Task, plan: Plan) -> Joining | None:
+def by_sizes(task: Task, plan: Plan) -> WhoGains | None:
     """The size at which both models are equally good on new records, and who is below it.
 
     None where nobody can join, and where an owner is one unit: a unit is not told by how many records it has. Persons
@@ -42,7 +42,7 @@ def by_sizes(task: Task, plan: Plan) -> Joining | None:
         return 0.0 if joint >= plan.nothing else alone / joint
 
     most = below(plan.best.predicted)
-    return Joining(
+    return WhoGains(
         below=most,
         low=below(plan.best.high),
         high=below(plan.best.low),

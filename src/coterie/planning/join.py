@@ -62,7 +62,7 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class JoinAnswer:
     """Whether joining pays, and from where on."""
 
     owner: Owner
@@ -117,7 +117,7 @@ def ask(
     partner_records: int,
     rounds_at_most: int,
     tell: Tell = lambda what, done, of: None,
-) -> Answer:
+) -> JoinAnswer:
     """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used. `tell` hears what is done."""
     _check_asked(base, partners, partner_records)
 
@@ -145,7 +145,7 @@ def ask(
     over_epsilon, over_partners = tuple(points[: len(BUDGETS)]), tuple(points[len(BUDGETS) :])
     needed = crossing(over_partners, owner.excess)
     asked = _on_new_records(owner, float(partners), best.best, owner.records + partners * partner_records)
-    return Answer(
+    return JoinAnswer(
         owner=owner,
         plan=best,
         joint=asked,

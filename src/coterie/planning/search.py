@@ -13,7 +13,7 @@ import numpy as np
 from coterie import _check, topologies
 from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.errors import InputError
-from coterie.planning.candidates import Candidate, candidates, protocols_for
+from coterie.planning.candidates import Contender, candidates, protocols_for
 from coterie.planning.constants import Constants, assumed, quadratic, scenarios
 from coterie.planning.dynamics import Excess, Quadratic, excess
 from coterie.program import Program
@@ -133,7 +133,7 @@ def plan(
 
 
 def forecast(
-    task: Task, tried: list[Candidate], constants: Constants, disagreement: float
+    task: Task, tried: list[Contender], constants: Constants, disagreement: float
 ) -> Forecast | None:
     """The best of `tried`, every step size included; None where nothing was to be tried."""
     worlds = [quadratic(task.problem, scenario) for scenario in scenarios(task.problem, constants)]
@@ -155,7 +155,7 @@ def forecast(
     return None if best is None else best[1]
 
 
-def _followed(world: Quadratic, candidate: Candidate) -> Excess:
+def _followed(world: Quadratic, candidate: Contender) -> Excess:
     """Every step size's way on the stand-in, noise of variance one a coordinate. Units of several records add up to
     `gain` times a record's gradient beside the same noise and penalty; excess risk is told of a record's loss."""
     steeper = world._replace(curvature=candidate.gain * world.curvature)
@@ -164,7 +164,7 @@ def _followed(world: Quadratic, candidate: Candidate) -> Excess:
 
 
 def _forecast(
-    candidate: Candidate, paths: list[Excess], totals: list[np.ndarray], apart: float, at: int
+    candidate: Contender, paths: list[Excess], totals: list[np.ndarray], apart: float, at: int
 ) -> Forecast:
     path, variance = paths[0], candidate.variance * (1 + apart)
     noise = float(candidate.variance * path.noise[at])
@@ -185,7 +185,7 @@ def _forecast(
     )
 
 
-def _disagreement(task: Task, candidate: Candidate, left: float) -> float:
+def _disagreement(task: Task, candidate: Contender, left: float) -> float:
     """Variance of an owner's own model around the mean of all, over that of the mean's noise.
 
     Each round an owner's release carries N times the mean's variance, of which mixing leaves c² after one round, c⁴

@@ -15,7 +15,7 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of everyone's budget
 OWNERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-class Place(NamedTuple):
+class SweepPoint(NamedTuple):
     """One place of a sweep: everyone's largest ε, or how many owners, and the plan there."""
 
     at: float
@@ -28,13 +28,13 @@ def sweep(
     rounds_at_most: int,
     constants: Constants | None = None,
     tell: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Place]:
+) -> list[SweepPoint]:
     """Plans over everyone's budget (multiples of the given ones), or over owners that all have the mean size and the
     strictest budget of those given."""
     cases = _budgets(base) if over == "epsilon" else _owners(base)
     found = []
     for done, (at, case) in enumerate(cases, 1):
-        found.append(Place(at, plan(case.task(), rounds_at_most, constants)))
+        found.append(SweepPoint(at, plan(case.task(), rounds_at_most, constants)))
         tell(done, len(cases))
     return found
 

@@ -65,7 +65,7 @@ def listed(own: Own) -> tuple[np.ndarray, np.ndarray | None]:
     return np.concatenate(own), np.repeat(np.arange(len(own)), [len(rows) for rows in own])
 
 
-class Placed(NamedTuple):
+class PlacedUnits(NamedTuple):
     """Rows of units, each in a place of its own: where one stands follows from its unit's number and its own."""
 
     at: np.ndarray  # (units, places) row numbers; any, where there is no record
@@ -77,12 +77,12 @@ class Placed(NamedTuple):
         return np.arange(self.at.shape[1]) < self.within[:, None]
 
 
-def placed(units: Own, rows: int, most: int) -> Placed:
+def placed(units: Own, rows: int, most: int) -> PlacedUnits:
     """The rows of each unit, padded to so many units of so many records."""
     at, within = np.zeros((rows, most), np.int64), np.zeros(rows, np.int32)
     for unit, own in enumerate(units):
         at[unit, : len(own)], within[unit] = own, len(own)
-    return Placed(at, within)
+    return PlacedUnits(at, within)
 
 
 def units_filled(x: np.ndarray, y: np.ndarray, owners: Sequence[Own], rows: int, most: int) -> Shards:

@@ -13,7 +13,7 @@ from coterie._types import Array, PyTree
 from coterie.mechanisms import gathering, onepass, places
 from coterie.mechanisms.clipping import (
     Clipped,
-    Known,
+    KnownInputs,
     Order,
     clip_outer,
     clip_per_record,
@@ -91,7 +91,7 @@ def clipped(
             x = finite(part.x)
             factors = layers(params, x, lambda scores: problem.loss.slope(scores, part.y))
             assert part.norms is not None
-            known = Known(x, part.norms)
+            known = KnownInputs(x, part.norms)
             return clip_outer(factors, part.mask, clip_norm, order, known, problem.careful)
 
         size = size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:]))
@@ -137,7 +137,7 @@ def _clipped_units(
         factors = jax.tree.map(
             lambda leaf: gathering.gathered(leaf, units, x, by_unit), factors, is_leaf=is_factor
         )
-        known = None if part.norms is None else Known(by_unit, part.norms)
+        known = None if part.norms is None else KnownInputs(by_unit, part.norms)
         return clip_outer(factors, part.mask, clip_norm, order, known, problem.careful)
 
     # All at once, as norms of records are: once for all rounds where the records are the same in all of them.

@@ -17,7 +17,7 @@ _MANY = 60  # owners beyond whom the joint models are one line, and dots are sma
 _MOST = 1_000  # dots
 
 
-class Row(NamedTuple):
+class BenefitRow(NamedTuple):
     """An owner: what it has alone without privacy, what joining gives, and whether that is more."""
 
     name: str
@@ -54,13 +54,13 @@ def _spread(run: Run, fine: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _rows(run: Run) -> list[Row]:
+def _rows(run: Run) -> list[BenefitRow]:
     rows = []
     for at, gain in enumerate(run.gain.tolist()):
         told = "gains" if gain > 0 else "does not gain"
         told = f"{_signed(gain)}, {told}" if gain > 0 or math.isfinite(gain) else told
         own, joint = number(run.benefit.own[at]), number(run.benefit.joint[at])
-        rows.append(Row(run.names[at], f"{run.sizes[at]:,}", own, joint, told, gain > 0))
+        rows.append(BenefitRow(run.names[at], f"{run.sizes[at]:,}", own, joint, told, gain > 0))
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.reports.amounts import number
-from coterie.reports.reading import Metric, OverEpsilon, Run
+from coterie.reports.reading import OverEpsilon, Run, WrittenMetric
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
 
@@ -124,7 +124,7 @@ def curve(run: Run, upright: str) -> Chart:
     return Chart("curve", described, [("", shapes)], axis.labels, ticks, run.step, upright, key)
 
 
-def _key(metric: Metric, several: bool) -> list[Entry]:
+def _key(metric: WrittenMetric, several: bool) -> list[Entry]:
     band = " (band: the owners' own models)" if several else ""
     return [
         Entry(kind, words, number(value), key in metric.oracle)
@@ -137,7 +137,7 @@ def _key(metric: Metric, several: bool) -> list[Entry]:
     ]
 
 
-def over_epsilon(swept: OverEpsilon, metric: Metric, asked: float) -> Chart:
+def over_epsilon(swept: OverEpsilon, metric: WrittenMetric, asked: float) -> Chart:
     """Joint model and each owner alone over the largest budget, which is on a logarithmic scale; `asked`: the run's.
 
     What is not finite, as after a model diverged, is left out.

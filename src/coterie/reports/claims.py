@@ -15,7 +15,7 @@ CLAIMED, CERTIFIED, ABOVE = "#8a94a0", "#1b6ca8", "#c05621"
 _HEIGHT = 0.38  # of one bar; a row is one high
 
 
-class Bar(NamedTuple):
+class ClaimedRow(NamedTuple):
     """One row: a heading for the first of its group, what was set, and two numbers that are never added."""
 
     group: str
@@ -24,7 +24,7 @@ class Bar(NamedTuple):
     certified: float
 
 
-def bars(rows: list[Bar], title: str) -> Figure:
+def bars(rows: list[ClaimedRow], title: str) -> Figure:
     """Claimed beside certified ε on a logarithmic scale; an infinite one runs off the picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def bars(rows: list[Bar], title: str) -> Figure:
     return figure
 
 
-def _places(rows: list[Bar]) -> list[float]:
+def _places(rows: list[ClaimedRow]) -> list[float]:
     """One step for each row and another before each new group, for its heading."""
     places, at = [], 0.0
     for row, before in zip(rows, [rows[0], *rows]):
@@ -61,7 +61,7 @@ def _places(rows: list[Bar]) -> list[float]:
     return places
 
 
-def _limits(rows: list[Bar]) -> tuple[float, float]:
+def _limits(rows: list[ClaimedRow]) -> tuple[float, float]:
     """Decades around everything finite, and one more for the numbers written beside the bars."""
     values = [
         value for row in rows for value in (row.claimed, row.certified) if value and math.isfinite(value)
@@ -71,7 +71,7 @@ def _limits(rows: list[Bar]) -> tuple[float, float]:
     return 10.0**low, 10.0 ** (high + 0.6)
 
 
-def _pair(axes: Axes, place: float, row: Bar, low: float, high: float) -> None:
+def _pair(axes: Axes, place: float, row: ClaimedRow, low: float, high: float) -> None:
     above = row.claimed is not None and row.certified > row.claimed * (1 + 1e-6)
     endless = math.isinf(row.certified)
     until = high * 10 if endless else row.certified  # beyond the right edge: clipped there

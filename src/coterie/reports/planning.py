@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 JOINT, LOCAL = "#1b6ca8", "#c05621"
 
 
-class Band(NamedTuple):
+class ForecastBand(NamedTuple):
     """A forecast over something, with its interval."""
 
     at: np.ndarray  # (points,) ascending
@@ -22,7 +22,7 @@ class Band(NamedTuple):
     high: np.ndarray
 
 
-def forecast_over(band: Band, nothing: float, xlabel: str, title: str) -> Figure:
+def forecast_over(band: ForecastBand, nothing: float, xlabel: str, title: str) -> Figure:
     """Predicted excess risk, its interval, and what a model that knows nothing has."""
     figure, (axes,) = new()
     _draw(axes, band, JOINT, "predicted; band: what the problem's constants might be")
@@ -32,7 +32,9 @@ def forecast_over(band: Band, nothing: float, xlabel: str, title: str) -> Figure
     return finished(figure, axes, title)
 
 
-def join_over(budget: Band, partners: Band, alone: float, asked: tuple[float, float], title: str) -> Figure:
+def join_over(
+    budget: ForecastBand, partners: ForecastBand, alone: float, asked: tuple[float, float], title: str
+) -> Figure:
     """The joint private model against one's own without privacy, over ε and over the number of partners."""
     figure, (left, right) = new(panels=2)
     for axes, band, xlabel, mark in (
@@ -48,7 +50,7 @@ def join_over(budget: Band, partners: Band, alone: float, asked: tuple[float, fl
     return finished(figure, left, title)
 
 
-def _draw(axes: Axes, band: Band, color: str, label: str) -> None:
+def _draw(axes: Axes, band: ForecastBand, color: str, label: str) -> None:
     axes.fill_between(band.at, band.low, band.high, color=color, alpha=0.15, linewidth=0)
     axes.plot(band.at, band.middle, color=color, linewidth=2, marker="o", markersize=4, label=label)
 

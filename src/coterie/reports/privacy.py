@@ -12,7 +12,7 @@ from coterie.evaluation.words import shown, title
 from coterie.reports.amounts import number
 from coterie.reports.constant import an
 from coterie.reports.constant import verdict as verdict_of
-from coterie.reports.reading import Privacy, Run
+from coterie.reports.reading import Run, WrittenPrivacy
 from coterie.units import at_owners, counted, noun_of, told_owners
 
 _NONE = "—"
@@ -49,7 +49,7 @@ def lead(run: Run) -> dict[str, Any]:
     }
 
 
-def claims(privacy: Privacy) -> dict[str, Any]:
+def claims(privacy: WrittenPrivacy) -> dict[str, Any]:
     """Claimed, certified, audited: bars and a table, never added to each other."""
     claimed, worst, audited = privacy.claimed, privacy.certified.max, privacy.audited
     budgets, same = privacy.budgets, len(set(privacy.budgets)) == 1
@@ -112,7 +112,7 @@ def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, flo
     return drawn, None if budget is None else length(budget), logarithmic
 
 
-def _rows(privacy: Privacy) -> list[tuple[str, str, str, str]]:
+def _rows(privacy: WrittenPrivacy) -> list[tuple[str, str, str, str]]:
     """The other rows of the table: what each number is, of what, under which assumptions, who says so."""
     claim, certificate = privacy.claim, msgspec.structs.asdict(privacy)
     audit = {} if privacy.audited is None else privacy.audit
@@ -147,7 +147,7 @@ def _limit(epsilon: float) -> str:
     return "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(float(epsilon)))}"
 
 
-def _notes(privacy: Privacy) -> list[str]:
+def _notes(privacy: WrittenPrivacy) -> list[str]:
     """Why a number is infinite, when a claim does not apply, what a certificate warns of, what contradicts."""
     note, unit, known_to = str(privacy.claim.get("note") or ""), privacy.unit, privacy.owners_per_person
     found = [f"the claim is {note}" if note.startswith("outside") else note, privacy.reason]

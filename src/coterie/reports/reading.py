@@ -56,14 +56,14 @@ Band = TypedDict(
 )
 
 
-class Groups(TypedDict):
+class WrittenGroups(TypedDict):
     """Metrics of each group of a column."""
 
     column: str
     metrics: dict[str, dict[str, Interval]]
 
 
-class Candidate(TypedDict):
+class WrittenCandidate(TypedDict):
     """A model that owners could have chosen."""
 
     model: str
@@ -78,7 +78,7 @@ class Selection(TypedDict):
     owners: int
     of: int
     choice: str
-    candidates: list[Candidate]
+    candidates: list[WrittenCandidate]
     noise: float
     sums: str
 
@@ -98,10 +98,10 @@ class Evaluation(TypedDict):
     metrics: dict[str, Interval]
     confusion: list[list[Interval]] | None
     calibration: list[Band] | None
-    groups: Groups | None
+    groups: WrittenGroups | None
 
 
-class Metric(Struct, frozen=True, kw_only=True):
+class WrittenMetric(Struct, frozen=True, kw_only=True):
     """What was reached. `oracle` names the values that no owner released."""
 
     name: str
@@ -146,7 +146,7 @@ class Certified(Struct, frozen=True, kw_only=True):
     per_owner: tuple[Number, ...]
 
 
-class Privacy(Struct, frozen=True, kw_only=True):
+class WrittenPrivacy(Struct, frozen=True, kw_only=True):
     """The three columns and what they are about."""
 
     relation: str
@@ -187,7 +187,7 @@ class Privacy(Struct, frozen=True, kw_only=True):
         return tuple(one <= budget * (1 + 1e-9) for one, budget in zip(spent, self.budgets))
 
 
-class Network(Struct, frozen=True, kw_only=True):
+class WrittenNetwork(Struct, frozen=True, kw_only=True):
     """Who talks to whom: links of a topology, or a hub that everybody meets. `links` is None if too many to draw."""
 
     topology: str | None
@@ -196,7 +196,7 @@ class Network(Struct, frozen=True, kw_only=True):
     links: tuple[tuple[int, int], ...] | None
 
 
-class Partition(Struct, frozen=True, kw_only=True):
+class WrittenPartition(Struct, frozen=True, kw_only=True):
     """How rows were dealt; `counts` of (owners, classes) are oracle values."""
 
     how: str
@@ -227,14 +227,14 @@ class Run(Struct, frozen=True, kw_only=True):
     seconds: float
     names: tuple[str, ...] = field(name="owner_names")
     sizes: tuple[int, ...]
-    metric: Metric
+    metric: WrittenMetric
     benefit: Benefit
     over_epsilon: OverEpsilon | None
     selection: Selection | None = None
     evaluation: Evaluation | None = None
-    privacy: Privacy
-    network: Network
-    partition: Partition
+    privacy: WrittenPrivacy
+    network: WrittenNetwork
+    partition: WrittenPartition
     provenance: Provenance
     steps: np.ndarray = np.zeros(0)  # (points,) of trace.csv, like the next
     values: np.ndarray = np.zeros((0, 0))  # (points, models) the metric of each

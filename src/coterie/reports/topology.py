@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.reports.amounts import many
-from coterie.reports.reading import Network, Run
+from coterie.reports.reading import Run, WrittenNetwork
 from coterie.units import counted
 
 _SIDE = 360.0  # of the picture
@@ -73,7 +73,7 @@ class Placed(NamedTuple):
         return round((low + high - height) / 2, 1), round(height, 1)
 
 
-def placed(links: Network, sizes: tuple[int, ...]) -> Placed:
+def placed(links: WrittenNetwork, sizes: tuple[int, ...]) -> Placed:
     """The picture's measures."""
     side = _SIDE if len(sizes) <= _MANY else _LARGE
     places = (side / 2 + (side / 2 - _MARGIN) * layout(links, len(sizes))).round(1)
@@ -85,12 +85,12 @@ def placed(links: Network, sizes: tuple[int, ...]) -> Placed:
     return Placed(side, places, radii.round(1))
 
 
-def is_dense(links: Network, owners: int) -> bool:
+def is_dense(links: WrittenNetwork, owners: int) -> bool:
     """Whether links are drawn finer, for they are many."""
     return links.number_of_links > _DENSE or owners > _DENSE
 
 
-def layout(links: Network, owners: int) -> np.ndarray:
+def layout(links: WrittenNetwork, owners: int) -> np.ndarray:
     """(owners, 2) places within [-1, 1]: a grid for a torus, rays for a star or hub, a circle, or springs."""
     if owners == 1:
         return np.array([[0.0, 0.8 if links.hub else 0.0]])
@@ -119,7 +119,7 @@ def _grid(owners: int) -> np.ndarray:
     return (np.stack([across, down], axis=1) - middle) / max(middle.max(), 1.0)
 
 
-def _springs(links: Network, owners: int) -> np.ndarray:
+def _springs(links: WrittenNetwork, owners: int) -> np.ndarray:
     import networkx as nx
 
     graph = nx.empty_graph(owners)

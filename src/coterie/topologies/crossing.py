@@ -17,7 +17,7 @@ import numpy as np
 
 from coterie._types import Array, PyTree
 from coterie.topologies import mixing
-from coterie.topologies.mixing import AXIS, Links, Mixer, Neighbours
+from coterie.topologies.mixing import AXIS, Links, Mixer, PaddedNeighbours
 
 
 class Crossing(NamedTuple):
@@ -49,9 +49,9 @@ def spread(mixer: Mixer, owners: int, devices: int) -> Mixer:
         weights = np.zeros(held(owners, devices) * devices, np.float32)
         weights[:owners] = np.asarray(mixer.arrays)
         return Mixer(_sum_of_all, weights.reshape(devices, -1))
-    plain = isinstance(mixer.arrays, (Neighbours, Links))
+    plain = isinstance(mixer.arrays, (PaddedNeighbours, Links))
     graph, *coefficients = (mixer.arrays,) if plain else mixer.arrays
-    neighbours = isinstance(graph, Neighbours)
+    neighbours = isinstance(graph, PaddedNeighbours)
     split = _neighbours(graph, owners, devices) if neighbours else _links(graph, owners, devices)
     tiled = [
         np.broadcast_to(np.asarray(coefficient), (devices, *coefficient.shape))
@@ -60,7 +60,7 @@ def spread(mixer: Mixer, owners: int, devices: int) -> Mixer:
     return Mixer(_as_one(mixer.apply), (split, *tiled) if tiled else split)
 
 
-def _neighbours(graph: Neighbours, owners: int, devices: int) -> Neighbours:
+def _neighbours(graph: PaddedNeighbours, owners: int, devices: int) -> PaddedNeighbours:
     sources, weights = np.asarray(graph.sources), np.asarray(graph.weights)
     period, widest, _ = sources.shape
     mine = held(owners, devices)
@@ -73,7 +73,7 @@ def _neighbours(graph: Neighbours, owners: int, devices: int) -> Neighbours:
     by_device = sources.reshape(period, widest, devices, mine).transpose(2, 0, 1, 3)
     crossing = _crossing([[one.ravel() for one in device] for device in by_device], mine)
     place = np.take_along_axis(crossing.place[:, :, None], by_device.reshape(devices, period, 1, -1), axis=3)
-    return Neighbours(
+    return PaddedNeighbours(
         place.reshape(by_device.shape),  # type: ignore[arg-type]
         np.ascontiguousarray(weights.reshape(period, widest, devices, mine).transpose(2, 0, 1, 3)),  # type: ignore[arg-type]
         crossing.sent,  # type: ignore[arg-type]

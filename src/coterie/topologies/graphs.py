@@ -1,7 +1,7 @@
 """Who may talk to whom: graphs on the owners 0 … owners-1, built or read from a file.
 
 Networkx draws, reads and compares graphs, and is imported where it is used. A node of a real network seldom needs it,
-and would hold its memory as long as it runs: graphs that are only a list of links are `Plain`, and made without.
+and would hold its memory as long as it runs: graphs that are only a list of links are `LinkList`, and made without.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coterie.errors import InputError
 if TYPE_CHECKING:
     import networkx as nx
 
-    Graph: TypeAlias = "nx.Graph | Plain"  # a DiGraph is a Graph; node labels are 0 … owners-1
+    Graph: TypeAlias = "nx.Graph | LinkList"  # a DiGraph is a Graph; node labels are 0 … owners-1
 
 COMPLETE_LIMIT = 1024  # owners; above it nobody lists the half million links of a complete graph
 _SEPARATORS = {".txt": None, ".edgelist": None, ".csv": ","}
@@ -29,7 +29,7 @@ SUFFIXES = (*_SEPARATORS, ".graphml")
 
 
 @dataclass(frozen=True)
-class Plain:
+class LinkList:
     """A list of links, with those of networkx's methods that weights are made by."""
 
     owners: int
@@ -48,22 +48,22 @@ class Plain:
         return self.directed
 
 
-def _plain(owners: int, links: Iterable[tuple[int, int]], directed: bool = False) -> Plain:
+def _plain(owners: int, links: Iterable[tuple[int, int]], directed: bool = False) -> LinkList:
     """Links as they come, each once: undirected, (1, 0) is (0, 1) again."""
     found = (
         (source, target) if directed else (min(source, target), max(source, target))
         for source, target in links
     )
-    return Plain(_check.count("owners", owners), tuple(dict.fromkeys(found)), directed)
+    return LinkList(_check.count("owners", owners), tuple(dict.fromkeys(found)), directed)
 
 
-def _ahead(owners: int, shifts: Iterable[int], directed: bool) -> Plain:
+def _ahead(owners: int, shifts: Iterable[int], directed: bool) -> LinkList:
     """Everyone linked to who is so many places ahead of it."""
     places = range(_check.count("owners", owners))
     return _plain(owners, ((i, (i + shift) % owners) for shift in shifts for i in places), directed)
 
 
-def ring(owners: int) -> Plain:
+def ring(owners: int) -> LinkList:
     """Each owner and its two neighbours on a circle."""
     return _ahead(owners, [1] if owners > 1 else [], directed=False)
 
@@ -78,12 +78,12 @@ def torus(owners: int) -> Graph:
     return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, owners // rows, periodic=True))
 
 
-def star(owners: int) -> Plain:
+def star(owners: int) -> LinkList:
     """Owner 0 in the middle, linked to everyone else."""
     return _plain(owners, ((0, one) for one in range(1, _check.count("owners", owners))))
 
 
-def complete(owners: int) -> Plain:
+def complete(owners: int) -> LinkList:
     """Everyone linked to everyone."""
     if _check.count("owners", owners) > COMPLETE_LIMIT:
         raise InputError(
@@ -93,12 +93,12 @@ def complete(owners: int) -> Plain:
     return _plain(owners, combinations(range(owners), 2))
 
 
-def exponential(owners: int, directed: bool = True) -> Plain:
+def exponential(owners: int, directed: bool = True) -> LinkList:
     """Each owner sends to the owners 1, 2, 4, 8, … places ahead (and back, if not directed)."""
     return _ahead(owners, _powers(owners), directed)
 
 
-def one_peer_exponential(owners: int) -> list[Plain]:
+def one_peer_exponential(owners: int) -> list[LinkList]:
     """The exponential graph one link at a time: in round k owner i sends to i + 2^(k mod period).
 
     >>> [graph.edges()[0] for graph in one_peer_exponential(6)]
@@ -187,7 +187,7 @@ def _by_name(graph: nx.Graph, names: Sequence[str], source: str) -> Graph:
 
 def in_order(graph: Graph) -> Graph:
     """The same graph on 0 … owners-1, in the order of its labels: as numbers where all are, else as text."""
-    if isinstance(graph, Plain) or list(graph.nodes) == list(range(len(graph))):
+    if isinstance(graph, LinkList) or list(graph.nodes) == list(range(len(graph))):
         return graph
     import networkx as nx
 

@@ -41,7 +41,7 @@ _UNROLL = 32  # in-neighbours; a scan takes about twice as long, but its program
 _PADDING = 4  # a padded gather entry costs a third to an eighth of a segment-sum edge (table above)
 
 
-class Neighbours(NamedTuple):
+class PaddedNeighbours(NamedTuple):
     """Whom each owner hears."""
 
     sources: Array  # (period, widest, owners) rows of messages
@@ -55,7 +55,7 @@ class Links(NamedTuple):
     sources: Array  # (period, longest) rows of messages
     targets: Array
     weights: Array
-    fetch: dict[int, Array]  # as for `Neighbours`
+    fetch: dict[int, Array]  # as for `PaddedNeighbours`
 
 
 class Mixer(NamedTuple):
@@ -111,7 +111,7 @@ def _kernel(topology: Topology) -> tuple[Kernel, PyTree]:
     return _gather, _padded_neighbours(topology, widest)
 
 
-def _padded_neighbours(topology: Topology, widest: int) -> Neighbours:
+def _padded_neighbours(topology: Topology, widest: int) -> PaddedNeighbours:
     """Padding hears the owner itself with weight zero."""
     shape = (topology.period, widest, topology.owners)
     sources = np.broadcast_to(np.arange(topology.owners, dtype=np.int32), shape).copy()
@@ -123,7 +123,7 @@ def _padded_neighbours(topology: Topology, widest: int) -> Neighbours:
         )  # sorted by target
         sources[t, place, edges.target] = edges.source
         weights[t, place, edges.target] = _single(edges)
-    return Neighbours(jnp.asarray(sources), jnp.asarray(weights), {})
+    return PaddedNeighbours(jnp.asarray(sources), jnp.asarray(weights), {})
 
 
 def _padded_edges(topology: Topology, longest: int) -> Links:
@@ -159,7 +159,7 @@ def is_average(topology: Topology) -> bool:
     )
 
 
-def _gather(arrays: Neighbours, leaf: Array, index: Array) -> Array:
+def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array) -> Array:
     sources, weights = _pick(arrays.sources, index), _pick(arrays.weights, index)
     rows = _with_fetched(leaf, arrays.fetch, index)
     if len(sources) > _UNROLL:

@@ -15,7 +15,7 @@ from coterie._rounding import at_most, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
-from coterie.reports.reading import FILES, Network, Run, read
+from coterie.reports.reading import FILES, Run, WrittenNetwork, read
 from coterie.reports.topology import MOST, is_dense, placed
 from coterie.units import counted
 
@@ -102,7 +102,7 @@ def gauges(names: Any, spent: Any, budgets: Any) -> list[dict[str, Any]]:
     ]
 
 
-def drawing(links: Network, names: Any, sizes: tuple[int, ...], unit: str) -> dict[str, Any] | None:
+def drawing(links: WrittenNetwork, names: Any, sizes: tuple[int, ...], unit: str) -> dict[str, Any] | None:
     """Where discs, links and the hub stand in a square; None where there is too much to draw."""
     if links.links is None or len(names) > MOST:
         return None
@@ -124,10 +124,10 @@ def drawing(links: Network, names: Any, sizes: tuple[int, ...], unit: str) -> di
     }
 
 
-def network_of(found: Mapping[str, Any]) -> Network:
+def network_of(found: Mapping[str, Any]) -> WrittenNetwork:
     """From what result.json holds under "network"."""
     links = found["links"]
-    return Network(
+    return WrittenNetwork(
         topology=found["topology"],
         hub=found["hub"],
         number_of_links=found["number_of_links"],

@@ -2,11 +2,11 @@
 
 from coterie.accounting.ledger.book import Ledger, data_hash
 from coterie.accounting.ledger.chain import Head
-from coterie.accounting.ledger.forecasting import Forecast, forecast
+from coterie.accounting.ledger.forecasting import ChargeForecast, forecast
 from coterie.accounting.ledger.reading import Snapshot, Verification, head_of, read, terms_of, verify
 
 __all__ = [
-    "Forecast",
+    "ChargeForecast",
     "Head",
     "Ledger",
     "Snapshot",

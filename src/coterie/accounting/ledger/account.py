@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.accounting.atoms import flatten
 from coterie.accounting.certifying import STANDS_STILL, bound_of, certify
-from coterie.accounting.ledger.chain import Terms
+from coterie.accounting.ledger.chain import LedgerTerms
 from coterie.accounting.ledger.units import Tally
 from coterie.accounting.statements import Certificate
 from coterie.errors import InputError
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 @dataclass
-class Partition:
+class ChargedParts:
     """A fixed division of the records that does not depend on them, and what each part was charged."""
 
     parts: int
@@ -47,12 +47,12 @@ class Partition:
 class Account:
     """The running composition of one ledger's events."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: LedgerTerms) -> None:
         self.terms = terms
-        self.partitions: dict[str, Partition] = {}
+        self.partitions: dict[str, ChargedParts] = {}
         self._sequential: Tally = Counter()
         self._affordable: list[Tally] = []
-        self._pace = _Pace(None, 1, True)
+        self._pace = _Lookahead(None, 1, True)
 
     def add(self, events: Tally, part: Part | None) -> None:
         """Charge the events, to one part or to all records."""
@@ -97,9 +97,9 @@ class Account:
         if all(any(_contained(case, known) for known in self._affordable) for case in cases):
             return True
         key = frozenset(events.items())
-        pace = self._pace if self._pace.events == key else _Pace(key, 1, True)
+        pace = self._pace if self._pace.events == key else _Lookahead(key, 1, True)
         while pace.stride > 1 and not self.within(self.worst_cases(_times(events, pace.stride), part)):
-            pace = _Pace(key, pace.stride // 2, False)
+            pace = _Lookahead(key, pace.stride // 2, False)
         self._pace = pace._replace(stride=pace.stride * 2) if pace.growing else pace
         return self.within(cases)
 
@@ -122,7 +122,7 @@ class Account:
             return self._sequential
         return self.known(part).shares.setdefault(part.number, Counter())
 
-    def known(self, part: Part) -> Partition:
+    def known(self, part: Part) -> ChargedParts:
         """The partition that this is a part of; InputError where it was not declared, or has no such part."""
         partition = self.partitions.get(part.partition)
         if partition is None:
@@ -134,7 +134,7 @@ class Account:
         return partition
 
 
-class _Pace(NamedTuple):
+class _Lookahead(NamedTuple):
     """How far ahead the next certificate for these events should look."""
 
     events: Any

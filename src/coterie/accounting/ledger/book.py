@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from coterie import _check
 from coterie.accounting.events import event_from_json, event_to_json
 from coterie.accounting.ledger import store
-from coterie.accounting.ledger.account import Account, Part, Partition
-from coterie.accounting.ledger.chain import Head, Row, Terms, canonical, sealed, sha256
+from coterie.accounting.ledger.account import Account, ChargedParts, Part
+from coterie.accounting.ledger.chain import Head, LedgerRow, LedgerTerms, canonical, sealed, sha256
 from coterie.accounting.ledger.reading import replay
 from coterie.accounting.ledger.units import Tally, tally
 from coterie.accounting.statements import Certificate
@@ -116,7 +116,7 @@ class Ledger:
             held.close()
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> LedgerTerms:
         """Data, budget, relation and unit, as the file has them."""
         return self._account.terms
 
@@ -170,7 +170,7 @@ class Ledger:
             if not self._account.affords(events, place):
                 raise self._refusal(name, number, events, place)
             self._append(
-                Row(0, "", "charge", name, number, *(place or (None, None)), body,
+                LedgerRow(0, "", "charge", name, number, *(place or (None, None)), body,
                     None if content is None else sha256(content), "", ""), content)  # fmt: skip
             self._account.add(events, place)
             return content
@@ -181,7 +181,7 @@ class Ledger:
         with self._turn:
             if self._find(_name("run", run), _check.count("round", round, 0)) is None:
                 where = place or (None, None)
-                self._append(Row(0, "", "charge", run, round, *where, body, None, "", ""), None)
+                self._append(LedgerRow(0, "", "charge", run, round, *where, body, None, "", ""), None)
                 self._account.add(events, place)
 
     def given_up(self, run: str) -> bool:
@@ -232,8 +232,8 @@ class Ledger:
         with self._turn:
             known = self._account.partitions.get(name)
             if known is None:
-                self._append(Row(0, "", "partition", None, None, name, None, body, None, "", ""), None)
-                self._account.partitions[name] = Partition(parts, digest)
+                self._append(LedgerRow(0, "", "partition", None, None, name, None, body, None, "", ""), None)
+                self._account.partitions[name] = ChargedParts(parts, digest)
             elif (known.parts, known.digest) != (parts, digest):
                 raise InputError(
                     f"partition={name!r}: declared before as another division. Give this one another name."
@@ -276,7 +276,7 @@ class Ledger:
             self._account.known(place)
         return body, events, place
 
-    def _find(self, run: str, round: int) -> tuple[Row, bytes | None] | None:
+    def _find(self, run: str, round: int) -> tuple[LedgerRow, bytes | None] | None:
         self._usable()
         try:
             found = store.find(self._connection, run, round)
@@ -286,7 +286,7 @@ class Ledger:
             _unchanged(self._path, *found)
         return found
 
-    def _append(self, draft: Row, message: bytes | None) -> None:
+    def _append(self, draft: LedgerRow, message: bytes | None) -> None:
         """Complete the row, write it. After any failure the ledger is closed: memory and disk may differ."""
         self._usable()
         now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
@@ -321,11 +321,11 @@ class Ledger:
         )
 
 
-def terms_for(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> Terms:
+def terms_for(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> LedgerTerms:
     """What a new ledger would be created with; InputError where it makes no sense."""
     if not re.fullmatch("[0-9a-f]{64}", data_hash):
         raise InputError(f"data_hash={data_hash!r}: must be 64 hexadecimal digits, as data_hash() computes.")
-    return Terms(
+    return LedgerTerms(
         data_hash=data_hash,
         epsilon=float(_check.positive("epsilon", epsilon)),
         delta=float(_check.probability("delta", delta)),
@@ -342,7 +342,7 @@ def _complete(path: Path, connection: sqlite3.Connection, head: Head) -> None:
         raise LedgerError(f"{store.behind(path, head.sequence, known)}. Nothing may leave before that.")
 
 
-def same_terms(path: Path, stored: Terms, given: Terms) -> None:
+def same_terms(path: Path, stored: LedgerTerms, given: LedgerTerms) -> None:
     """InputError unless a ledger's terms are those that it is to be used with."""
     if stored.data_hash != given.data_hash:
         raise InputError(
@@ -365,7 +365,7 @@ def _is_fixed(event: DpEvent) -> bool:
 
 
 def _once(
-    found: tuple[Row, bytes | None], body: str, part: Part | None, message: bytes | None
+    found: tuple[LedgerRow, bytes | None], body: str, part: Part | None, message: bytes | None
 ) -> bytes | None:
     """What the round was charged with, provided that it is asked for again and not for something else."""
     row, stored = found
@@ -380,7 +380,7 @@ def _once(
     return stored
 
 
-def _unchanged(path: Path, row: Row, message: bytes | None) -> None:
+def _unchanged(path: Path, row: LedgerRow, message: bytes | None) -> None:
     """What leaves must be what was hashed; the chain was checked on opening, messages are checked here."""
     if sealed(row).hash != row.hash or row.message_sha256 != (None if message is None else sha256(message)):
         raise InputError(

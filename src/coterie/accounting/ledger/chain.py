@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class LedgerTerms:
     """What one ledger is about, fixed when it is created."""
 
     data_hash: str
@@ -39,7 +39,7 @@ class Terms:
         return canonical(asdict(self))
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """One line of the ledger. `sequence` orders; `time` only informs, because clocks go backwards."""
 
     sequence: int
@@ -76,24 +76,24 @@ def sha256(content: bytes | str) -> str:
     return hashlib.sha256(content if isinstance(content, bytes) else content.encode()).hexdigest()
 
 
-def sealed(row: Row) -> Row:
+def sealed(row: LedgerRow) -> LedgerRow:
     """The row with its hash, over every other column."""
     return row._replace(hash=sha256(canonical([SCHEMA, *row[:-1]])))
 
 
-def terms_from(text: str) -> Terms:
-    """The terms that `Terms.to_text` wrote."""
+def terms_from(text: str) -> LedgerTerms:
+    """The terms that `LedgerTerms.to_text` wrote."""
     try:
         values = json.loads(text)
-        wanted = {field.name for field in fields(Terms)}
+        wanted = {field.name for field in fields(LedgerTerms)}
         if not isinstance(values, dict) or set(values) != wanted:
             raise ValueError(f"its fields are not {sorted(wanted)}")
     except ValueError as error:
         raise InputError(f"ledger terms: unreadable ({error}). Restore the file from a copy.") from error
-    return Terms(**values)
+    return LedgerTerms(**values)
 
 
-def breaks(start: str, rows: Iterable[Row], head: Head) -> Iterator[str]:
+def breaks(start: str, rows: Iterable[LedgerRow], head: Head) -> Iterator[str]:
     """Every place where the chain from the terms' hash `start` to the `head` is broken, in words."""
     last = Head(0, start)
     for row in rows:

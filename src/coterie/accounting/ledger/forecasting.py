@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
-class Forecast(NamedTuple):
+class ChargeForecast(NamedTuple):
     """A run's place in a ledger."""
 
     spent: float  # epsilon of everything charged so far
@@ -27,7 +27,7 @@ class Forecast(NamedTuple):
 
 def forecast(
     path: Path, run: str, event: DpEvent, *, data_hash: str, epsilon: float, delta: float, relation: str
-) -> Forecast:
+) -> ChargeForecast:
     """What is spent, and what would be after a run that costs `event` as a whole, whatever of it is charged already.
 
     A file that is not there counts as a new ledger, as `Ledger.open` would create it; nothing is created.
@@ -43,4 +43,4 @@ def forecast(
         with store.reader(path) as connection:
             others = accounted(connection, [row for row in store.rows(connection) if row.run != run])
     cases = others.worst_cases(tally(event, others.terms.rows_per_unit), None)
-    return Forecast(spent, others.certificate(cases, delta), others.within(cases), messages)
+    return ChargeForecast(spent, others.certificate(cases, delta), others.within(cases), messages)

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from coterie.accounting.events import event_from_json
 from coterie.accounting.ledger import store
-from coterie.accounting.ledger.account import Account, Part, Partition
-from coterie.accounting.ledger.chain import Head, Row, Terms, breaks, sha256, terms_from
+from coterie.accounting.ledger.account import Account, ChargedParts, Part
+from coterie.accounting.ledger.chain import Head, LedgerRow, LedgerTerms, breaks, sha256, terms_from
 from coterie.accounting.ledger.units import Tally, tally
 from coterie.errors import InputError
 
 
 @dataclass
-class Run:
+class LedgerRun:
     """What one run was charged, in the order of the rows."""
 
     name: str
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
 
     account: Account
     head: Head
-    runs: tuple[Run, ...]
+    runs: tuple[LedgerRun, ...]
 
 
 class Verification(NamedTuple):
@@ -64,7 +64,7 @@ def read(path: str | Path) -> Snapshot:
     return snapshot
 
 
-def terms_of(path: str | Path) -> Terms:
+def terms_of(path: str | Path) -> LedgerTerms:
     """A ledger's terms alone, as the file has them: nothing else is checked."""
     with store.reader(Path(path)) as connection:
         return terms_from(store.terms_text(connection))
@@ -100,7 +100,7 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
         return Verification((str(error),), 0, None)
 
 
-def _problems(connection: sqlite3.Connection, rows: list[Row], head: str | None) -> list[str]:
+def _problems(connection: sqlite3.Connection, rows: list[LedgerRow], head: str | None) -> list[str]:
     start = sha256(store.terms_text(connection))
     found = list(breaks(start, rows, store.head(connection)))
     found += [f"the message of row {sequence} was edited" for sequence in store.wrong_messages(connection)]
@@ -126,7 +126,7 @@ def _snapshot(path: Path, connection: sqlite3.Connection) -> Snapshot:
     return Snapshot(accounted(connection, rows), head, _runs(rows))
 
 
-def accounted(connection: sqlite3.Connection, rows: list[Row]) -> Account:
+def accounted(connection: sqlite3.Connection, rows: list[LedgerRow]) -> Account:
     """What these rows charge, composed; InputError where one is not understood."""
     account = Account(terms_from(store.terms_text(connection)))
 
@@ -138,7 +138,7 @@ def accounted(connection: sqlite3.Connection, rows: list[Row]) -> Account:
         try:
             if row.kind == "partition":
                 declared = json.loads(row.body)
-                account.partitions[str(row.partition)] = Partition(declared["parts"], declared["digest"])
+                account.partitions[str(row.partition)] = ChargedParts(declared["parts"], declared["digest"])
             else:
                 place = None if row.partition is None else Part(row.partition, int(row.part or 0))
                 account.add(events_in(row.body), place)
@@ -147,12 +147,14 @@ def accounted(connection: sqlite3.Connection, rows: list[Row]) -> Account:
     return account
 
 
-def _runs(rows: list[Row]) -> tuple[Run, ...]:
-    runs: dict[str, Run] = {}
+def _runs(rows: list[LedgerRow]) -> tuple[LedgerRun, ...]:
+    runs: dict[str, LedgerRun] = {}
     for row in rows:
         if row.run is None or row.round is None:
             continue
-        run = runs.setdefault(row.run, Run(row.run, rounds=(row.round, row.round), times=(row.time, "")))
+        run = runs.setdefault(
+            row.run, LedgerRun(row.run, rounds=(row.round, row.round), times=(row.time, ""))
+        )
         run.charges += 1
         run.messages += row.message_sha256 is not None
         run.rounds, run.times = (run.rounds[0], row.round), (run.times[0], row.time)

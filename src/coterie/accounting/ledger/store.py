@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from coterie.accounting.ledger.chain import SCHEMA, Head, Row, Terms, sha256
+from coterie.accounting.ledger.chain import SCHEMA, Head, LedgerRow, LedgerTerms, sha256
 from coterie.errors import InputError, LedgerError
 
 _APPLICATION = 0x436F7465  # "Cote", in the header of the file
@@ -18,7 +18,7 @@ _NOTE = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 _LONGEST_NOTE = 128
 # After a run's name, for rows that are about the run: from when on more may have left than is here, and its end.
 RESTORED, WRITTEN_OFF = " (restored)", " (written off)"
-_COLUMNS = ", ".join(Row._fields)
+_COLUMNS = ", ".join(LedgerRow._fields)
 # Messages are the last column, so that reading the others does not read through them.
 _TABLES = f"""
 PRAGMA application_id = {_APPLICATION};
@@ -83,7 +83,7 @@ def behind(path: Path, rows: int, known: Head) -> str:
     )
 
 
-def create(path: Path, terms: Terms) -> None:
+def create(path: Path, terms: LedgerTerms) -> None:
     """A new, empty ledger, complete or not there at all: written beside its place, then renamed."""
     before = noted(path)
     if before is not None and before.sequence:
@@ -154,17 +154,17 @@ def holds(connection: sqlite3.Connection, known: Head) -> bool:
     return found is not None and found[0] == known.hash
 
 
-def rows(connection: sqlite3.Connection) -> Iterator[Row]:
+def rows(connection: sqlite3.Connection) -> Iterator[LedgerRow]:
     """Every row in order, without the messages."""
     for row in connection.execute(f"SELECT {_COLUMNS} FROM ledger ORDER BY sequence"):
-        yield Row(*row)
+        yield LedgerRow(*row)
 
 
-def find(connection: sqlite3.Connection, run: str, round: int) -> tuple[Row, bytes | None] | None:
+def find(connection: sqlite3.Connection, run: str, round: int) -> tuple[LedgerRow, bytes | None] | None:
     """The row that was charged for this round of this run, with its message."""
     query = f"SELECT {_COLUMNS}, message FROM ledger WHERE run = ? AND round = ?"
     found = connection.execute(query, (run, round)).fetchone()
-    return None if found is None else (Row(*found[:-1]), found[-1])
+    return None if found is None else (LedgerRow(*found[:-1]), found[-1])
 
 
 def rounds_of(connection: sqlite3.Connection, run: str) -> list[int]:
@@ -216,7 +216,7 @@ def replace(draft: Path, path: Path) -> None:
         _sync(path.parent)
 
 
-def append(connection: sqlite3.Connection, row: Row, message: bytes | None) -> None:
+def append(connection: sqlite3.Connection, row: LedgerRow, message: bytes | None) -> None:
     """Write the row, its message and the new head together; return once they are on the disk."""
     marks = ", ".join("?" * (len(row) + 1))
     connection.execute("BEGIN IMMEDIATE")

@@ -10,7 +10,7 @@ from coterie.experiments.claims.row import Case, Family, Modelled, published, sa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
+class NodeSteps:
     """One node: J records, K steps."""
 
     policy: Literal["clipped", "adaptive", "constant"] = "clipped"
@@ -21,7 +21,7 @@ class Steps:
     sampling: Literal["one", "poisson"] = "one"
 
 
-def steps(settings: Steps) -> Case:
+def steps(settings: NodeSteps) -> Case:
     """Clipped gradients have a cost; a scale that is itself private has none that is finite."""
     sigma = _check.positive("sigma", settings.sigma)
     delta = _check.probability("delta", settings.delta)
@@ -53,12 +53,12 @@ FAMILIES = (
     Family(
         "adad2p_2023",
         "push_sum",
-        Steps,
+        NodeSteps,
         (
-            Steps(**CIFAR),
-            Steps(**MNIST),
-            Steps(policy="adaptive", **CIFAR),
-            Steps(policy="constant", **CIFAR),
+            NodeSteps(**CIFAR),
+            NodeSteps(**MNIST),
+            NodeSteps(policy="adaptive", **CIFAR),
+            NodeSteps(policy="constant", **CIFAR),
         ),
         steps,
     ),

@@ -22,7 +22,7 @@ MNIST, COVERTYPE = 10, 7  # classes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
+class PublishedWalk:
     """Algorithm 1."""
 
     epsilon: float = 1.0
@@ -31,7 +31,7 @@ class Walk:
     strongly_convex: bool = False
 
 
-def walk(settings: Walk) -> Case:
+def walk(settings: PublishedWalk) -> Case:
     """The models are released together, so a record is in as many releases as there are models.
 
     Sensitivity: a record's gradient in one model is at most 1 long, so replacing it moves that model's sum by 2.
@@ -125,9 +125,9 @@ FAMILIES = (
     Family(
         PAPER,
         "wor_sgd",
-        Walk,
+        PublishedWalk,
         tuple(
-            Walk(classes=classes, strongly_convex=strongly)
+            PublishedWalk(classes=classes, strongly_convex=strongly)
             for classes in (MNIST, COVERTYPE, 1)
             for strongly in (False, True)
         ),

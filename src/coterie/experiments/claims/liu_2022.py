@@ -10,7 +10,7 @@ from coterie.experiments.claims.row import Case, Family, Modelled, published, sa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
+class SampledSteps:
     """One node, which draws one of its records in each step."""
 
     epsilon: float = 1.0
@@ -20,7 +20,7 @@ class Steps:
     sampling: Literal["one", "poisson"] = "one"
 
 
-def steps(settings: Steps) -> Case:
+def steps(settings: SampledSteps) -> Case:
     """The noise is relative to L, the bound on one record's gradient, so L cancels."""
     epsilon, delta = _check.positive("epsilon", settings.epsilon), _check.probability("delta", settings.delta)
     records = _check.count("records", settings.records)
@@ -43,8 +43,8 @@ FAMILIES = (
     Family(
         "liu_2022",
         "dual_averaging",
-        Steps,
-        tuple(Steps(epsilon=epsilon) for epsilon in (0.2, 0.4, 0.6, 0.8, 1.0)),
+        SampledSteps,
+        tuple(SampledSteps(epsilon=epsilon) for epsilon in (0.2, 0.4, 0.6, 0.8, 1.0)),
         steps,
     ),
 )

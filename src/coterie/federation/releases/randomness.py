@@ -32,7 +32,7 @@ Generator: TypeAlias = Literal["exact", "stream"]
 GENERATORS = ("exact", "stream")
 
 
-class Source(Protocol):
+class NoiseSource(Protocol):
     """An owner's randomness. Every call draws anew, but for injected keys."""
 
     def noise(self, step: int) -> PyTree:
@@ -48,7 +48,7 @@ class Source(Protocol):
         ...
 
 
-def source(generator: Generator, plan: ReleasePlan, owner: int) -> Source:
+def source(generator: Generator, plan: ReleasePlan, owner: int) -> NoiseSource:
     """The owner's own source for this plan."""
     # Wider than the plan says, so that rounding, to whole numbers and in the sum, is covered (`rounding_slack`).
     lattice = LATTICE if plan.masked is None else plan.masked.lattice
@@ -103,7 +103,7 @@ class Injected:
             return jax.random.fold_in(own, step) if step else own
 
 
-def injected(plan: ReleasePlan, seed: int, owner: int) -> Source:
+def injected(plan: ReleasePlan, seed: int, owner: int) -> NoiseSource:
     """The source with which a real owner repeats what `simulate` does with this seed."""
     return Injected(noises.spec(plan), seed, owner, len(plan.sizes))
 

@@ -17,7 +17,7 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
 from coterie.evaluation.sheet import UNIT
-from coterie.federation.releases.randomness import Source
+from coterie.federation.releases.randomness import NoiseSource
 from coterie.federation.transport import wire
 from coterie.mechanisms import Sampler
 from coterie.mechanisms.plan import TableNoise
@@ -28,7 +28,7 @@ from coterie.units import counted
 _FAR = 64.0  # standard deviations of noise that no draw ever reaches
 
 
-class Records(NamedTuple):
+class OwnRecords(NamedTuple):
     """One owner's records, as the program's problem takes them. They never leave this process."""
 
     x: np.ndarray  # (rows, ...), or of units (units, places, ...)
@@ -83,7 +83,7 @@ class _Held(NamedTuple):
 class RoundsSide:
     """One owner of a protocol of rounds."""
 
-    def __init__(self, program: Program, owner: int, records: Records, source: Source) -> None:
+    def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
         self._static = _Static(program.functions, program.plan.sampler)
         self._params, self._source = program.params, source
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
@@ -135,7 +135,7 @@ class RoundsSide:
 class VisitSide:
     """One owner of a protocol of visits."""
 
-    def __init__(self, program: Program, owner: int, records: Records, source: Source) -> None:
+    def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
         self._static = _Static(program.functions, program.plan.sampler)
         self._params, self._source = program.params, source
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
@@ -228,7 +228,7 @@ def message_layout(
     y: jax.ShapeDtypeStruct,
     within: jax.ShapeDtypeStruct | None = None,
 ) -> wire.Layout:
-    """What an owner's message looks like, for parties without records. `x`, `y`: shapes of a few, as in `Records`."""
+    """What an owner's message looks like, for parties without records. `x`, `y`: of a few, as in `OwnRecords`."""
     static = _Static(program.functions, program.plan.sampler)
     now = _context(_fixed(program, 0), 1, 0, _no_key())
     held = _Held(x, y, within)  # type: ignore[arg-type]
@@ -253,7 +253,7 @@ def _fixed(program: Program, owner: int) -> _Fixed:
     )
 
 
-def _held(program: Program, owner: int, records: Records) -> _Held:
+def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
     size = program.plan.sizes[owner]
     if len(records.x) != size or len(records.y) != size:
         many = counted(len(records.x), program.plan.unit.words)

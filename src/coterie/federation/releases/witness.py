@@ -54,7 +54,7 @@ class Joining(NamedTuple):
 
 
 @dataclass
-class _Place:
+class _Seat:
     """Who speaks under a peer's name. Nothing of it outlives the process."""
 
     holder: bytes = _NOBODY
@@ -81,7 +81,7 @@ class Witnessed:
         self.machine = machine
         self._joining, self._patience, self._marks = joining, joining.patience, Marks(journal)
         self._hand, self._releases, self._process, self._log = hand, releases, process, log
-        self._places = {peer: _Place() for peer in joining.peers}
+        self._places = {peer: _Seat() for peer in joining.peers}
         self._barred = {peer for peer in joining.peers if self._marks.barred(peer) is not None}
         self._answered: set[str] = set()
         self._started = self._open = False  # whether the machine was started, and whether it may act now

@@ -50,7 +50,7 @@ class Terms(NamedTuple):
     )
 
 
-class Own(NamedTuple):
+class OwnTable(NamedTuple):
     """What an owner's own table is made with."""
 
     owner: int
@@ -61,7 +61,7 @@ class Own(NamedTuple):
 class Evaluated:
     """A party that trains and then evaluates; `own` is None for one without records."""
 
-    def __init__(self, machine: Machine, terms: Terms, own: Own | None, journal: Journal) -> None:
+    def __init__(self, machine: Machine, terms: Terms, own: OwnTable | None, journal: Journal) -> None:
         self.machine, self._terms, self._own, self._journal = machine, terms, own, journal
         self._tables = {owner: body for owner, body in journal.items(terms.name) if owner < len(terms.names)}
         self._news: float | None = (
@@ -180,7 +180,7 @@ class Evaluated:
         self._decide()
         return outs
 
-    def _released(self, own: Own) -> bytes:
+    def _released(self, own: OwnTable) -> bytes:
         """Guarantee: what is returned is in the ledger with its charge, and the same after every restart."""
         stored = own.outlet.stored(self._terms.step)
         if stored is not None:

@@ -10,7 +10,7 @@ import msgpack
 
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.election import Rank
-from coterie.federation.shapes.peers import Claim
+from coterie.federation.shapes.peers import PeerClaim
 from coterie.federation.transport.wire import Kind, Message
 
 _KEY = "walk"
@@ -53,7 +53,7 @@ class Shelf:
         """What I announce of it."""
         held = self.held
         done = held.role == Role.FINAL
-        claim = Claim(held.step, held.epoch, held.promised, self.digest, done, asking)
+        claim = PeerClaim(held.step, held.epoch, held.promised, self.digest, done, asking)
         return Message(Kind.ANNOUNCE, held.step, held.epoch, claim.body())
 
     def keep(self, **changes: Any) -> None:

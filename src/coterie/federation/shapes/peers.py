@@ -17,7 +17,7 @@ _BODY = struct.Struct("<QB32s")
 _ASKING, _DONE = 1, 2
 
 
-class Claim(NamedTuple):
+class PeerClaim(NamedTuple):
     """What an ANNOUNCE says: I hold this register, have promised this epoch, and (done) know that it is final."""
 
     step: int
@@ -32,14 +32,14 @@ class Claim(NamedTuple):
         return _BODY.pack(self.promised, _ASKING * self.asking + _DONE * self.done, self.digest)
 
 
-def claim_of(step: int, epoch: int, body: bytes) -> Claim:
+def claim_of(step: int, epoch: int, body: bytes) -> PeerClaim:
     """Read an ANNOUNCE; Refused where it makes no sense."""
     if len(body) != _BODY.size:
         raise Refused(f"wrong shape: {len(body)} bytes, must be {_BODY.size}")
     promised, flags, digest = _BODY.unpack(body)
     if promised < epoch:
         raise Refused("a register of an epoch that its holder did not promise")
-    return Claim(step, epoch, promised, digest, bool(flags & _DONE), bool(flags & _ASKING))
+    return PeerClaim(step, epoch, promised, digest, bool(flags & _DONE), bool(flags & _ASKING))
 
 
 class Peers:
@@ -51,7 +51,7 @@ class Peers:
         self._heard = dict.fromkeys(self.others, now)
         self._since = dict.fromkeys(self.others, now)  # when it was first heard after its last absence
         self._met: set[int] = set()
-        self._claims: dict[int, tuple[float, Claim]] = {}
+        self._claims: dict[int, tuple[float, PeerClaim]] = {}
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -65,7 +65,7 @@ class Peers:
         self._heard[peer] = now
         self._met.add(peer)
 
-    def claimed(self, peer: int, claim: Claim, now: float) -> None:
+    def claimed(self, peer: int, claim: PeerClaim, now: float) -> None:
         """It announced itself. Promises only grow, so an announcement that was overtaken changes nothing."""
         known = self._claims.get(peer)
         if known is None or _rank(claim) >= _rank(known[1]):
@@ -75,7 +75,7 @@ class Peers:
         """This process stood still: silence meanwhile was its own, and what it heard before is old."""
         self._heard = dict.fromkeys(self.others, now)
 
-    def claim(self, peer: int) -> Claim | None:
+    def claim(self, peer: int) -> PeerClaim | None:
         """The last announcement of a peer."""
         known = self._claims.get(peer)
         return None if known is None else known[1]
@@ -145,5 +145,5 @@ class Peers:
         return self.fresh(owner, now) and now - self._since[owner] > self._patience.wait / 2
 
 
-def _rank(claim: Claim) -> tuple[int, int, int]:
+def _rank(claim: PeerClaim) -> tuple[int, int, int]:
     return claim.promised, claim.epoch, claim.step

@@ -23,7 +23,7 @@ from coterie.federation.releases.release import Outlet
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.exchange import WINDOW, Debts
 from coterie.federation.shapes.setting import Peer, Setting
-from coterie.federation.shapes.voice import Diverged, Side, Voice
+from coterie.federation.shapes.voice import Diverged, Voice, VoiceSide
 from coterie.federation.transport.machine import Out, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
 
@@ -37,7 +37,7 @@ _PUBLIC, _DEBTS, _VALUE = "public", "debts", "value"  # keys of the journal
 class RoundsOwner:
     """One owner: a `Machine`."""
 
-    def __init__(self, setting: Setting, side: Side, outlet: Outlet, journal: Journal) -> None:
+    def __init__(self, setting: Setting, side: VoiceSide, outlet: Outlet, journal: Journal) -> None:
         self._setting, self._side, self._journal = setting, side, journal
         self._view, self._gossip = setting.view, setting.view.gossip_steps
         self._end = setting.rounds * self._gossip

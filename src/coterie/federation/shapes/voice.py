@@ -27,7 +27,7 @@ class Diverged(Exception):
     """A message had to be made finite before it was charged. It is on the disk, and said when asked for again."""
 
 
-class Side(Protocol):
+class VoiceSide(Protocol):
     """An owner's program on its own records (`side.RoundsSide`)."""
 
     layout: wire.Layout  # of a message
@@ -58,7 +58,7 @@ class Side(Protocol):
 class Voice:
     """An owner's messages, and the private state between them."""
 
-    def __init__(self, side: Side, outlet: Outlet, journal: Journal) -> None:
+    def __init__(self, side: VoiceSide, outlet: Outlet, journal: Journal) -> None:
         self._side, self._outlet, self._journal = side, outlet, journal
         self.spent = ""  # why nothing is released any more
         self._stateful = bool(side.private_layout.leaves)

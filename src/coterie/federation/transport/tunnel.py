@@ -47,7 +47,7 @@ class Tunnel:
     """A port of the loop-back that leads to one address, until `close`."""
 
     def __init__(self, address: str, proxy: str | None = None) -> None:
-        class Handler(socketserver.BaseRequestHandler):
+        class TunnelHandler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
                 with contextlib.suppress(OSError), dial(address, proxy) as there:
                     _joined(self.request, there)
@@ -55,7 +55,7 @@ class Tunnel:
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True  # they end with the connections, which Zenoh closes before the tunnel is
 
-        self._server = Server((LOCAL, 0), Handler)
+        self._server = Server((LOCAL, 0), TunnelHandler)
         self.near = f"{LOCAL}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="tunnel", daemon=True

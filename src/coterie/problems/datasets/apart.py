@@ -18,7 +18,7 @@ from pathlib import Path
 from coterie import _unforeseen
 from coterie.errors import CoterieError, ProcessError, UnforeseenError
 from coterie.problems.datasets.frames import read_frame
-from coterie.problems.datasets.identity import Identity, identity
+from coterie.problems.datasets.identity import TableIdentity, identity
 from coterie.problems.datasets.schema import Rows, Schema
 from coterie.units import Unit
 
@@ -28,7 +28,7 @@ _PROGRAM = (
 )
 
 
-def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, Identity]:
+def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, TableIdentity]:
     """As `schema.read`, and what the whole file is known by. Raises what reading raised, UnforeseenError where
     that was no error of the file's, and ProcessError where the process died.
 
@@ -73,7 +73,7 @@ def answer() -> None:
     pickle.dump(found, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, Identity]:
+def _read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, TableIdentity]:
     try:
         rows = schema.read(path, unit)
         # read anew: a schema takes some columns as text, and records are known whichever schema reads them

@@ -20,14 +20,14 @@ from coterie.problems.datasets.frames import Frame
 _BYTES = 16  # of the hash of one text
 
 
-class Identity(NamedTuple):
+class TableIdentity(NamedTuple):
     """Two SHA-256 hashes of a table."""
 
     content: str  # its records
     order: str  # its records in their order: what is divided by position is divided otherwise in another one
 
 
-def identity(frame: Frame) -> Identity:
+def identity(frame: Frame) -> TableIdentity:
     """What a table is known by.
 
     >>> import pandas as pd
@@ -43,7 +43,7 @@ def identity(frame: Frame) -> Identity:
     rows = [hashlib.sha256(row.tobytes()).digest() for row in table]
     head = hashlib.sha256(repr(names).encode()).digest()
     content, order = (hashlib.sha256(head + b"".join(some)).hexdigest() for some in (sorted(rows), rows))
-    return Identity(content, order)
+    return TableIdentity(content, order)
 
 
 def _cells(column: Frame) -> np.ndarray:
