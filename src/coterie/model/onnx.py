@@ -27,7 +27,6 @@ from coterie.problems.fields import (
     Numeric,
     Parts,
     Plain,
-    missing_of,
 )
 
 OPSET, ML_OPSET, IR = 18, 3, 8  # of 2022: what runtimes of several years read
@@ -73,14 +72,14 @@ def to_onnx(model: TrainedModel, digest: str) -> bytes:
 
 def _encoded(graph: Graph, field: Field) -> str:
     """One column as the floats that `encode` makes of it."""
-    if not missing_of(field):
+    if not field.missing:
         return _full(graph, field)
     if isinstance(field, (Category, Flag)):  # an empty text is none of the listed ones
         full, empty = _full(graph, field), _listed(graph, field.name, [""])
     else:
         empty = graph("Cast", graph("IsNaN", field.name), to=1)
         full = graph("Where", graph("IsNaN", field.name), graph.hold(0.0), _full(graph, field))
-    return graph("Concat", full, empty, axis=1) if missing_of(field) == MARKED else full
+    return graph("Concat", full, empty, axis=1) if field.missing == MARKED else full
 
 
 def _listed(graph: Graph, name: str, values: list[str]) -> str:

@@ -15,7 +15,7 @@ from coterie.model.description import Description
 from coterie.problems.datasets import encode
 from coterie.problems.datasets.cells import flag_numbers, nothing, stand_in
 from coterie.problems.datasets.dates import dates_of, day, days_since
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Numeric, Parts, Plain, missing_of
+from coterie.problems.fields import Binned, Category, Days, Field, Flag, Numeric, Parts, Plain
 
 Rows: TypeAlias = Any  # a mapping of columns, a frame, or an array in the columns' order; images: an array
 _LISTED = 12  # names that a message lists
@@ -33,7 +33,7 @@ def encoded(said: Description, rows: Rows) -> tuple[np.ndarray, list[str]]:
     notes = []
     for field, cells in zip(said.fields, _columns(said.names, rows)):
         empty = np.zeros(len(cells), bool)
-        if missing_of(field):
+        if field.missing:
             empty = np.array([_missing(one) for one in cells.tolist()])
             cells = np.where(empty, np.array(stand_in(field), object), cells.astype(object))
         values, outside = _values(field, cells)

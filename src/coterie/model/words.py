@@ -16,7 +16,7 @@ from coterie.model.description import Description
 from coterie.model.predictor import TrainedModel
 from coterie.model.weights import Weight, largest
 from coterie.problems.datasets.dates import day
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts, missing_of
+from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
 from coterie.problems.metrics import METRICS
 from coterie.units import counted, several, told_owners
 
@@ -164,7 +164,7 @@ def _make(model: TrainedModel) -> str:
 
 
 def _field(field: Field) -> str:
-    missing = missing_of(field)
+    missing = field.missing
     return _holds(field) + (f"; may be empty ({missing})" if missing else "")
 
 

@@ -30,6 +30,8 @@ class Numeric(NamedTuple):
 class Plain(NamedTuple):
     """A number with a public range that is kept as it is."""
 
+    missing = ""  # no field: an empty cell is refused
+
     name: str
     low: float
     high: float
@@ -38,6 +40,8 @@ class Plain(NamedTuple):
 
 class Binned(NamedTuple):
     """A number cut at public edges into one-hot bins [e0, e1), [e1, e2), …; the outer bins catch the rest."""
+
+    missing = ""
 
     name: str
     edges: tuple[float, ...]
@@ -84,6 +88,8 @@ class Parts(NamedTuple):
 class Image(NamedTuple):
     """Pictures of one public shape, with a public range of their values; kept as they are, and the only feature."""
 
+    missing = ""
+
     name: str
     shape: tuple[int, ...]  # height, width[, channels]
     low: float
@@ -92,11 +98,6 @@ class Image(NamedTuple):
 
 Field: TypeAlias = Numeric | Plain | Binned | Category | Flag | Days | Parts
 Feature: TypeAlias = Field | Image
-
-
-def missing_of(field: Feature) -> str:
-    """What an empty cell of the column counts as; empty: it is refused."""
-    return "" if isinstance(field, (Plain, Binned, Image)) else field.missing
 
 
 def is_text(field: Feature) -> bool:

@@ -27,7 +27,6 @@ from coterie.problems.fields import (
     Numeric,
     Parts,
     Plain,
-    missing_of,
 )
 
 
@@ -87,7 +86,7 @@ def encode(columns: Any, fields: Sequence[Feature]) -> Encoded:
             for start, codes in _codes(values, field):
                 known = codes >= 0
                 x[np.flatnonzero(known), at + start + codes[known]] = 1.0
-        if missing_of(field) == MARKED:
+        if field.missing == MARKED:
             x[:, at + width - 1] = _is_missing(values)
         at += width
     return Encoded(x, names, bounds, tuple(fields))
@@ -122,7 +121,7 @@ def codes_of(values: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
 
 
 def _names(field: Field) -> tuple[str, ...]:
-    marked = (f"{field.name} is missing",) if missing_of(field) == MARKED else ()
+    marked = (f"{field.name} is missing",) if field.missing == MARKED else ()
     if isinstance(field, Category):
         return *(f"{field.name}={value}" for value in field.values), *marked
     if isinstance(field, Parts):

@@ -27,7 +27,6 @@ from coterie.problems.fields import (
     Flag,
     Image,
     Parts,
-    missing_of,
 )
 from coterie.problems.names import folded, number_text
 
@@ -62,7 +61,7 @@ def fitted(frame: Frame, fields: Sequence[Feature]) -> FittedColumns:
         column = frame[field.name]
         if isinstance(field, Image):
             return _images(column, field)
-        empty = column.isna().to_numpy() if missing_of(field) else np.zeros(len(column), bool)
+        empty = column.isna().to_numpy() if field.missing else np.zeros(len(column), bool)
         if empty.any():
             column = column.astype(object).where(~empty, stand_in(field))
             outside.append(_empty(field, empty))
@@ -115,7 +114,7 @@ def _empty(field: Field, empty: np.ndarray) -> Outside:
         if isinstance(field, (Category, Parts))
         else "they count as its middle"
     )
-    more = ", and are marked" if missing_of(field) == MARKED else ""
+    more = ", and are marked" if field.missing == MARKED else ""
     return Outside(field.name, int(empty.sum()), len(empty), "are empty", then + more)
 
 
