@@ -106,7 +106,7 @@ def build_world(program: Program, shards: Holdings, mixer: Mixer | None, seed: i
         clip_norm=jnp.asarray(program.plan.clip_norms),
         noise_scale=jnp.asarray(program.plan.noise_scale),
         numbers=program.numbers,
-        sharing=sharing_of(program.plan, jnp.uint32(seed)),
+        sharing=sharing_of(program.plan, jnp.uint32(seed)) if program.plan.shared else (),
         mixing=mixer.arrays if mixer is not None else (),
         **_keys(jnp.uint32(seed), number_of(shards)),
     )

@@ -57,7 +57,6 @@ def _built(
     program = build(experiment.protocol, for_training(experiment, task), settings, experiment.calibration)
     if held is not None:
         check_division(program.plan.relation, experiment.hold_out)
-    sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
     if share := experiment.centre:
         left = for_training(experiment, task, ("evaluate", "select")).epsilon
         sums = Sums(width_of(feature_map(experiment, table), table))
@@ -66,6 +65,7 @@ def _built(
         program = program._replace(plan=plan)
     if share := experiment.select:
         left = for_training(experiment, task, ("evaluate",)).epsilon
+        sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
         ballot = selection.ballot_of(program, sheet)
         plan = budget.choosing(program.plan, ballot, left, task.delta, share, certified)
         budget.check_chooses(plan, share)

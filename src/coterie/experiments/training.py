@@ -78,13 +78,15 @@ def train(
     # Fewer looks with thousands of owners, each of whose models is scored on all test rows.
     models = made.prepared.task.owners if isinstance(program.functions, Rounds) else 1
     points = int(np.clip(LOOKED // max(1, models * len(made.prepared.y_test)), 2, POINTS))
-    engine = simulate
-    if experiment.engine == "spmd":
+    engine, spread = simulate, experiment.engine == "spmd"
+    if spread:
         keep, resume = keeping or (None, False)
         engine = partial(spmd, keep=keep, resume=resume, settings=experiment.to_toml())
-    probe = look if program.plan.selection is None else evaluating.first(look)
+    probe = look
+    if program.plan.selection is not None:
+        program, probe = offering(program, made.prepared.task.problem), evaluating.first(look)
     trace = engine(
-        offering(program, made.prepared.task.problem),
+        program,
         made.prepared.shards,
         made.mixer,
         seed=experiment.seed,
@@ -92,7 +94,8 @@ def train(
         probe=probe,
         progress=partial(tell, "training"),
     )
-    processes.leave()  # what follows is for the first process alone
+    if spread:
+        processes.leave()  # what follows is for the first process alone
     if made.consensus:
         trace = consented(made.prepared.task, made.consensus, trace, probe)
     return trace

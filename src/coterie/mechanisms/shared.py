@@ -36,11 +36,10 @@ class Sharing(NamedTuple):
         return self._replace(keys=jax.random.key_data(keys).reshape(*self.links.shape, 2))
 
 
-def sharing_of(plan: ReleasePlan, seed: Array) -> Sharing | tuple[()]:
-    """The arrays that a run reads; none where every owner's noise is its own."""
+def sharing_of(plan: ReleasePlan, seed: Array) -> Sharing:
+    """The arrays that a run reads where owners share noise."""
     shared, owners = plan.shared, len(plan.sizes)
-    if shared is None:
-        return ()
+    assert shared is not None
     everybody = 1.0 if shared.links == () else float(np.sqrt(1 + shared.ratio**2 * owners))
     spread = shared.ratio if shared.links else everybody
     links, signs = _padded(shared, owners)

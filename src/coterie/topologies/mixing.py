@@ -161,7 +161,7 @@ def is_average(topology: Topology) -> bool:
 
 def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array) -> Array:
     sources, weights = _pick(arrays.sources, index), _pick(arrays.weights, index)
-    rows = _with_fetched(leaf, arrays.fetch, index)
+    rows = _with_fetched(leaf, arrays.fetch, index) if arrays.fetch else leaf
     if len(sources) > _UNROLL:
 
         def heard(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
@@ -176,7 +176,7 @@ def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array) -> Array:
 
 def _segments(arrays: Links, leaf: Array, index: Array) -> Array:
     sources, targets, weights = (_pick(a, index) for a in arrays[:3])
-    rows = _with_fetched(leaf, arrays.fetch, index)
+    rows = _with_fetched(leaf, arrays.fetch, index) if arrays.fetch else leaf
     return jax.ops.segment_sum(
         scaled(weights, rows[sources]), targets, leaf.shape[0], indices_are_sorted=True
     )
@@ -187,8 +187,6 @@ def _with_fetched(leaf: Array, fetch: dict[int, Array], index: Array) -> Array:
 
     `fetch[hop]` are the rows that this device sends to the one `hop` places before it.
     """
-    if not fetch:
-        return leaf
     devices = jax.lax.axis_size(AXIS)
     others = [
         jax.lax.ppermute(leaf[_pick(rows, index)], AXIS, [(p, (p - hop) % devices) for p in range(devices)])
