@@ -21,9 +21,8 @@ class Relation(str):
 
     reach: float  # clip norms that one step to a neighbour moves a clipped sum by
     directions: tuple[Direction, ...]  # in which a record can change
-    sizes_are_public: (
-        bool  # whether neighbours have as many records; else how many there are is a secret, too
-    )
+    # Whether neighbours have as many records; else how many there are is a secret, too.
+    sizes_are_public: bool
     steps_to_replace: int  # how many steps lead from a record to any other in its place
     template: str  # of the words for a statement
 

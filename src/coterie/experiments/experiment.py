@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
@@ -52,25 +51,21 @@ class Experiment:
     data: Any = "census"  # a known data set, the path of a CSV, Parquet or NPZ file, or rows in memory
     target: str | None = None  # columns of a user's own rows
     owner_column: str | None = None
-    columns: str | dict[str, Any] | None = (
-        None  # what is public about those columns: a TOML file, or its content
-    )
+    # What is public about those columns: a TOML file, or its content.
+    columns: str | dict[str, Any] | None = None
     owners: Any = None  # how many; who holds each row in memory; None: the data's natural owners
-    unit: Any = (
-        None  # of privacy: record, column:NAME, owner; or whom each row in memory is about; None: a record
-    )
+    # Of privacy: record, column:NAME, owner; or whom each row in memory is about; None: a record.
+    unit: Any = None
     records_per_unit: Count | None = None  # public; None: `units.MOST`
     unit_mean: bool = False  # a unit's gradients are averaged before they are clipped, not added up
     latest: str | None = None  # date column that says which records of a unit stay; None: drawn at random
-    owners_per_person: Count = (
-        1  # public: how many owners may know one person, to whom budgets are promised then
-    )
+    # Public: how many owners may know one person, to whom budgets are promised then.
+    owners_per_person: Count = 1
     partition: str | None = None
     features: Name = None
     bandwidth: Positive = 1.0  # of Fourier features
-    public_rows: Literal["test"] | None = (
-        None  # "test": declare the test rows public, so that pca may be fitted on them
-    )
+    # "test": declare the test rows public, so that pca may be fitted on them.
+    public_rows: Literal["test"] | None = None
     loss: Name = None
     penalty: str = "l2"
     strength: NotNegative = 1e-4  # of the penalty's quadratic part
@@ -83,30 +78,24 @@ class Experiment:
     epsilon: tuple[Positive, ...] | dict[str, Positive] = (1.0,)  # for all, each in order, or by owner's name
     delta: Probability = 1e-5
     evaluate: Paid = 0.0  # share of every budget that pays for an evaluation which may be published; 0: none
-    hold_out: Kept = (
-        0.0  # share of every owner's rows that it keeps out of training, to evaluate on; 0: on all rows
-    )
-    evaluate_by: str | None = (
-        None  # a declared column, by whose values the evaluation is done for each group, too
-    )
-    select: Paid = (
-        0.0  # share of every budget that pays for choosing among models of the same releases; 0: none
-    )
-    centre: Paid = (
-        0.0  # share of every budget that pays for the mean of all features, which is taken off; 0: none
-    )
+    # Share of every owner's rows that it keeps out of training, to evaluate on; 0: on all rows.
+    hold_out: Kept = 0.0
+    # A declared column, by whose values the evaluation is done for each group, too.
+    evaluate_by: str | None = None
+    # Share of every budget that pays for choosing among models of the same releases; 0: none.
+    select: Paid = 0.0
+    # Share of every budget that pays for the mean of all features, which is taken off; 0: none.
+    centre: Paid = 0.0
     calibration: str = "certified"
     engine: Literal["simulate", "spmd"] = "simulate"
     microbatch: Count | None = None  # records of an owner worked on at once: memory and speed, not the result
     seed: Seed = 0
     metric: str | None = None  # what is shown first; None: by the task, and by how common the rarer class is
-    base_rate: BaseRate | None = (
-        None  # share of the rarer class as publicly known; nothing reads it off the rows
-    )
+    # Share of the rarer class as publicly known; nothing reads it off the rows.
+    base_rate: BaseRate | None = None
     class_weight: Literal["balanced"] | None = None  # both classes count alike, by the public base rate
-    threshold: Probability | Literal["base_rate"] | None = (
-        None  # probability above which the second of two classes is predicted; None: 1/2, or the base rate with weights
-    )
+    # Probability above which the second of two classes is predicted; None: 1/2, or the base rate with weights.
+    threshold: Probability | Literal["base_rate"] | None = None
     sweep: Literal["epsilon"] | None = None  # also simulate other budgets, for the picture of accuracy over ε
     settings: dict[str, Free] = field(default_factory=dict)  # the protocol's own
 
@@ -122,7 +111,7 @@ class Experiment:
 
             given["columns"] = plain(given["columns"])
         whole = {"data": not isinstance(given["data"], str), "columns": isinstance(given["columns"], dict)}
-        for name, hint in _hints().items():
+        for name, hint in _HINTS.items():
             if not whole.get(name):  # else a value with checks of its own
                 given[name] = fit(name, given[name], hint)
         if isinstance(given["epsilon"], float):
@@ -152,10 +141,8 @@ class Experiment:
         return tomli_w.dumps(filled)
 
 
-@cache
-def _hints() -> dict[str, Any]:
-    """What each value is converted to. Some may be given in more ways, and are such values by then."""
-    return get_type_hints(Experiment, include_extras=True) | _NAMES | _GIVEN
+# What each value is converted to. Some may be given in more ways, and are such values by then.
+_HINTS = get_type_hints(Experiment, include_extras=True) | _NAMES | _GIVEN
 
 
 def _in_memory(data: Any, owners: Any, unit: Any) -> dict[str, Any]:

@@ -76,9 +76,8 @@ class Shared:
 
     ratio: float  # a pair's noise over an owner's own, standard deviations
     colluding: int  # owners who may pool what they know
-    links: tuple[tuple[int, int], ...] | None = (
-        None  # the pairs, the smaller number first; None: all there are
-    )
+    # The pairs, the smaller number first; None: all there are.
+    links: tuple[tuple[int, int], ...] | None = None
 
     def variances(self, owners: int) -> np.ndarray:
         """(owners, owners) of each pair's noise, in units of an owner's own; 0 for none."""
@@ -121,19 +120,16 @@ class ReleasePlan:
     noise_like: PyTree  # shapes (jax.ShapeDtypeStruct) of the unit noise handed to one emit
     relation: Relation = REPLACE_ONE
     view: str = "public transcript"  # what the adversary sees, in the words that a certificate prints
-    charged: tuple[float, ...] | None = (
-        None  # noise over clip_norm that this view faces; None: the owner's own
-    )
+    # Noise over clip_norm that this view faces; None: the owner's own.
+    charged: tuple[float, ...] | None = None
     extra: tuple[DpEvent, ...] | None = None  # for each owner, what else leaves it: charged on top
     quorum: int = 0  # fewest owners whose noise `charged` relies on: with fewer, the sum is not released
-    rounded: tuple[float, ...] | None = (
-        None  # norm of what float32 rounds on the way to the released sum, over clip_norm; None: the sum, its size
-    )
+    # Norm of what float32 rounds on the way to the released sum, over clip_norm; None: the sum, its size.
+    rounded: tuple[float, ...] | None = None
     centre: TableNoise | None = None  # of the sums of features whose mean is taken off before training
     selection: TableNoise | None = None  # of the sums of losses that a model is chosen by after training
-    evaluation: TableNoise | None = (
-        None  # of the table of scores that is released after training, where one is
-    )
+    # Of the table of scores that is released after training, where one is.
+    evaluation: TableNoise | None = None
     masked: Masked | None = None  # None: whoever adds messages up, or hears them, sees each of them
     unit: Unit = RECORD  # whom `event` is for: all that is said of a record here is said of one of these
     shared: Shared | None = None  # None: every owner's noise is its own

@@ -36,9 +36,8 @@ class Decision(NamedTuple):
     """How scores of two classes become a probability and a class. All of it is public."""
 
     offset: float = 0.0  # log odds that scores lack, as of a loss that takes classes for equally common
-    threshold: float | None = (
-        None  # probability of the second class above which it is predicted; None: a score above 0
-    )
+    # Probability of the second class above which it is predicted; None: a score above 0.
+    threshold: float | None = None
     weights: tuple[float, float] = (1.0, 1.0)  # that the loss gave records of the two classes
 
     @property

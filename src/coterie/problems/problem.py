@@ -43,9 +43,8 @@ class Problem(NamedTuple):
     penalty: Penalty
     microbatch: int | None = None  # records of an owner worked on at once: memory and speed, not the result
     careful: bool = False  # add up so that rounding cannot betray a record: slower, and what real owners do
-    mean: bool = (
-        False  # of units: their records' gradients are averaged before they are clipped, not added up
-    )
+    # Of units: their records' gradients are averaged before they are clipped, not added up.
+    mean: bool = False
 
 
 class _Measured(NamedTuple):

@@ -50,23 +50,18 @@ class Facts:
     quorum: int
     selection: float  # share of the budget that paid for choosing a model; 0: nothing was released for it
     evaluation: float  # share of the budget that paid for tables of scores; 0: none were released
-    held_out: (
-        float  # share of records that owners kept out of training for these tables; 0: they are over all
-    )
+    # Share of records that owners kept out of training for these tables; 0: they are over all.
+    held_out: float
     grouped_by: str  # the column whose values they are divided by; empty: none
-    colluding: int | None = (
-        None  # noise that owners need of each other: how many of them may pool what they know; None: own noise
-    )
-    all_others: dict[str, Any] | None = (
-        None  # where `colluding` is a number: the largest certificate against all other owners together
-    )
-    adding_up: dict[str, Any] | None = (
-        None  # where the view trusts whoever adds up and names an ε against it: that certificate
-    )
+    # Noise that owners need of each other: how many of them may pool what they know; None: own noise.
+    colluding: int | None = None
+    # Where `colluding` is a number: the largest certificate against all other owners together.
+    all_others: dict[str, Any] | None = None
+    # Where the view trusts whoever adds up and names an ε against it: that certificate.
+    adding_up: dict[str, Any] | None = None
     owners_per_person: int = 1  # how many owners may know one person, to whom the budget is promised
-    person: dict[str, Any] | None = (
-        None  # the certificate for a person at so many owners, at least two; None: there is one owner
-    )
+    # The certificate for a person at so many owners, at least two; None: there is one owner.
+    person: dict[str, Any] | None = None
     pair: dict[str, Any] | None = None  # the same at two owners, where `person` is at more
     centre: float = 0.0  # share of the budget that paid for the mean of the features; 0: none was released
     calibration: str

@@ -25,9 +25,8 @@ class Source(NamedTuple):
     target: str | None = None
     owner_column: str | None = None
     columns: Columns | None = None
-    unit: str | None = (
-        None  # of privacy: record, column:NAME or owner; None: as the columns file says, or a record
-    )
+    # Of privacy: record, column:NAME or owner; None: as the columns file says, or a record.
+    unit: str | None = None
     records_per_unit: int | None = None
     unit_mean: bool = False
     latest: str | None = None
