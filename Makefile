@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 AUDIT := .venv-wheel/.installed
 CHROMIUM_TESTS := .venv-browser/.installed
 
+# Where it is set, as in many containers, each of some hundred processes would compile all of coterie again.
+unexport PYTHONDONTWRITEBYTECODE
+
 RUN_TESTS := $(BIN)/python -m pytest --doctest-modules --ignore-glob='papers/test_*' tests papers src
 
 .PHONY: run test test-again install check docs pages papers bench browser wheel lock clean data-folder
