@@ -58,7 +58,7 @@ def values(ready: Prepared, epsilon: float, share: float | None) -> float:
             deviation = noise_on_mean(len(y), epsilon, share) if share else 0.0
             noise = np.random.default_rng(seed).normal(size=x.shape[1])
             centre = centre_of(x.mean(axis=0, dtype=np.float64) + deviation * noise, deviation)
-            mapped = around(identity(), centre)
+            mapped = around(identity(), centre, not problem.loss.classes)
             train, test = mapped.apply(x), mapped.apply(x_test)
             left = for_training(epsilon, DELTA, share) if share else epsilon
         dim = train.shape[1]

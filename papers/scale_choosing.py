@@ -27,8 +27,8 @@ from coterie._types import Array
 from coterie.accounting import calibrate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
-from coterie.problems.features import unit_ball
-from coterie.problems.losses import length_for_quantities, loss_for
+from coterie.problems.features import EVEN, unit_ball
+from coterie.problems.losses import EIGHTH, length_for_quantities, loss_for
 from coterie.problems.models import linear
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped_sum
@@ -41,12 +41,38 @@ SETS = ("bank:1000", "census:1000", "a9a:1000", "bank:8000", "kddcup99:700", "kd
         "sba_loans:20000", "covtype7:3000")  # fmt: skip
 GUESSES = (2.0, 2.5, 3.0)  # over √d
 EPSILON, DELTA, TESTED, SMALL = (0.5, 1.0, 4.0), 1e-5, 20_000, 4000
-RULES: dict[str, Callable[[int], float]] = {
-    "0.3 √d": lambda parameters: 0.3 * math.sqrt(parameters),
-    "0.6 d^¼": length_for_quantities,
-    "1": lambda parameters: 1.0,
-    "3": lambda parameters: 3.0,
+
+
+class Choice(NamedTuple):
+    """How a model of a quantity might be trained: its constant column, where records are clipped, how long it is."""
+
+    intercept: float | None  # the same in all rows; None: 1, and scaled with its row
+    clip: float
+    length: Callable[[int], float] = length_for_quantities
+
+
+def _longer(parameters: int) -> float:
+    return length_for_quantities(parameters) / EVEN  # the same scores, of other columns that are √½ as long
+
+
+def _root(parameters: int) -> float:
+    return 0.3 * math.sqrt(parameters)
+
+
+CHOICES: dict[str, Choice] = {
+    "scaled, 1": Choice(None, 1.0),
+    "scaled, ⅛": Choice(None, EIGHTH),
+    "½, ⅛": Choice(0.5, EIGHTH),
+    "√½, ½": Choice(EVEN, 0.5),
+    "√½, ¼": Choice(EVEN, 0.25),
+    "√½, ⅛": Choice(EVEN, EIGHTH),
+    "√½, 1⁄16": Choice(EVEN, EIGHTH / 2),
+    "0.85, ⅛": Choice(0.85, EIGHTH),
+    "√½, ⅛, 0.85 d^¼": Choice(EVEN, EIGHTH, _longer),
+    "√½, ⅛, 0.3 √d": Choice(EVEN, EIGHTH, _root),
+    "√½, ⅛, 3": Choice(EVEN, EIGHTH, lambda parameters: 3.0),
 }
+WORLDS = tuple(itertools.product((400, 4_000, 20_000), (6, 40), ("even", "skewed", "many zeros", "narrow")))
 FITTED = {"wor_sgd": 10.0, "random_walk": 30.0}
 
 
@@ -56,6 +82,7 @@ class Run(NamedTuple):
     rounds: Array
     pace: _dual.Pace
     noise: Array  # variance of the noise in a round's gradient, a coordinate
+    clip: Array
     seed: Array
 
 
@@ -63,11 +90,10 @@ class Run(NamedTuple):
 def played(problem: Problem, most: int, records: Batch, runs: Run) -> Array:
     """(runs, dim, outputs) the models of runs side by side; runs that are done stand still."""
     params = jnp.zeros((records.x.shape[1], problem.loss.outputs), jnp.float32)
-    clip = jnp.float32(problem.loss.clip * problem.loss.lipschitz)
 
     def play(run: Run) -> Array:
         def round_(now: _dual.Public, step: Array) -> tuple[_dual.Public, None]:
-            total = clipped_sum(problem, _dual.query("accelerated", now, step), records, clip)
+            total = clipped_sum(problem, _dual.query("accelerated", now, step), records, run.clip)
             unit = jax.random.normal(jax.random.fold_in(jax.random.key(run.seed), step), params.shape)
             gradient = total / len(records.y) + jnp.sqrt(run.noise) * unit
             z = now.z + step.astype(jnp.float32) * gradient
@@ -91,7 +117,8 @@ def run_of(problem: Problem, records: int, dim: int, epsilon: float, radius: flo
         _dual.Pace(np.float32(max(stable, far)), np.float32(0.0)),
         np.float32(rounds * single / size),
     )
-    return Run(np.int32(rounds), pace, noise, np.int32(seed))  # pyright: ignore[reportArgumentType]
+    clip = np.float32(loss.clip * loss.lipschitz)
+    return Run(np.int32(rounds), pace, noise, clip, np.int32(seed))  # pyright: ignore[reportArgumentType]
 
 
 def regrets(ready: Prepared, rows: int) -> np.ndarray:
@@ -119,36 +146,55 @@ def regrets(ready: Prepared, rows: int) -> np.ndarray:
 
 
 def quantities() -> Iterator[str]:
-    """Squared errors over the target's variance by rule, a row for each made-up problem; last, what each rule loses."""
+    """Squared errors over the target's variance by choice, a row for each world; last, what each choice loses."""
     lost = []
-    for records, columns, binary in itertools.product((400, 4_000, 20_000), (6, 40, 200), (False, True)):
-        x, y = _made_up(2 * records, columns, binary)
-        problem = Problem(linear(columns + 1), loss_for("huber"), none())
-        runs = [
-            run_of(problem, records, columns + 1, epsilon, rule(columns + 1), seed)
-            for epsilon in EPSILON
-            for rule in RULES.values()
-            for seed in range(3)
-        ]
-        stacked: Run = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *runs)
-        batch = Batch(jnp.asarray(x[:records]), jnp.asarray(y[:records]), jnp.ones(records, jnp.float32))
-        models = np.asarray(played(problem, max(int(run.rounds) for run in runs), batch, stacked))[..., 0]
-        errors = np.mean((models @ x[records:].T - y[records:]) ** 2, axis=1) / y.var()
-        by_rule = errors.reshape(len(EPSILON), len(RULES), 3).mean(axis=2)
-        lost.append(by_rule / by_rule.min(axis=1, keepdims=True) - 1)
-        cells = " | ".join(" ".join(f"{value:.2f}" for value in column) for column in by_rule.T)
-        yield f"| {records:,} | {columns} {'yes or no' if binary else 'uniform'} | {cells} |"
-    all_lost = 100 * np.concatenate(lost)
-    yield f"| lost | mean, worst | {' | '.join(f'{one.mean():.1f} %, {one.max():.0f} %' for one in all_lost.T)} |"
+    for records, columns, kind in WORLDS:
+        x, y = _made_up(2 * records, columns, kind)
+        errors = np.array([_errors(choice, x, y, records) for choice in CHOICES.values()])
+        lost.append(errors / errors.min(axis=0) - 1)
+        cells = " | ".join(" ".join(f"{value:.2f}" for value in row) for row in errors)
+        yield f"| {records:,} | {columns} | {kind} | {cells} |"
+    by_choice = 100 * np.concatenate(lost, axis=1)
+    cells = " | ".join(f"{np.median(one):.0f} %, {one.mean():.0f} %" for one in by_choice)
+    yield f"| lost | | median, mean | {cells} |"
 
 
-def _made_up(rows: int, columns: int, binary: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Features as `ball` makes them, and a target that half of them explain, its mean a little off."""
+def _errors(choice: Choice, x: np.ndarray, y: np.ndarray, records: int) -> np.ndarray:
+    """(budgets,) on as many rows again, over their variance."""
+    steady = choice.intercept is not None
+    rows = unit_ball(choice.intercept if steady else 1.0, steady=steady).apply(x)
+    dim = rows.shape[1]
+    problem = Problem(linear(dim), loss_for("huber"), none())
+    clipped = problem._replace(loss=problem.loss._replace(clip=choice.clip))
+    runs = [
+        run_of(clipped, records, dim, epsilon, choice.length(dim), seed)
+        for epsilon in EPSILON
+        for seed in range(3)
+    ]
+    stacked: Run = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *runs)
+    batch = Batch(jnp.asarray(rows[:records]), jnp.asarray(y[:records]), jnp.ones(records, jnp.float32))
+    models = np.asarray(played(problem, 400, batch, stacked))[..., 0]
+    errors = np.mean((models @ rows[records:].T - y[records:]) ** 2, axis=1) / y.var()
+    return errors.reshape(len(EPSILON), 3).mean(axis=1)
+
+
+def _made_up(rows: int, columns: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of which half explain the target. Even: a little off the middle of its range; skewed: above its lower
+    end, as prices are, and a fifth below the upper; many zeros: so, but where nothing was bought; narrow: three parts
+    in a hundred of the range."""
     rng = np.random.default_rng(rows // 2 + columns)
-    x = (rng.random((rows, columns)) < 0.2) * 1.0 if binary else rng.uniform(-1, 1, (rows, columns))
+    x = rng.uniform(-1, 1, (rows, columns))
     score = x @ (rng.standard_normal(columns) * (rng.random(columns) < 0.5))
-    y = 0.25 * (score - score.mean()) / score.std() + 0.2 * rng.standard_normal(rows)
-    return unit_ball(1.0).apply(x), np.clip(y + 0.2 * rng.uniform(-1, 1), -1, 1).astype(np.float32)
+    score = (score - score.mean()) / score.std()
+    other = rng.standard_normal(rows)
+    if kind in ("skewed", "many zeros"):
+        amount = np.exp(0.6 * score + 0.5 * other) if kind == "skewed" else np.exp(0.3 * score + 0.3 * other)
+        if kind == "many zeros":
+            amount = np.where(rng.random(rows) < 1 / (1 + np.exp(0.5 - 1.5 * score)), amount, 0.0)
+        y = 2 * amount / (1.2 * amount.max()) - 1
+    else:
+        y = 0.25 * score + 0.2 * other + 0.1 if kind == "even" else 0.04 * score + 0.03 * other - 0.6
+    return x, np.clip(y, -1, 1).astype(np.float32)
 
 
 def loaded(name: str, epsilon: float = 1.0) -> Prepared:

@@ -6,6 +6,7 @@ reaches. Ranges are declared as people do: round, and wider than the values.
 
     python -m papers.scale_unseen                    the table of docs/radius.md (some minutes)
     python -m papers.scale_unseen wine wide          some
+    python -m papers.scale_unseen wages.csv:wage     a table of your own, and its column to learn
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ SETS: dict[str, Callable[[], Rows]] = {
 }
 QUANTITY = ("diabetes", "quantity", "quantity, 200 rows", "quantity, wide", "stays")
 RANGES = {"stays": [0.0, 365.0]}
+FEW = 30  # values of a column that may be listed
 
 
 def _wide(values: np.ndarray) -> list[float]:
@@ -83,18 +85,35 @@ def _wide(values: np.ndarray) -> list[float]:
 
 def made(name: str) -> Prepared:
     """The set as a user would declare it."""
+    if ".csv:" in name:
+        return _declared(*_read(*name.rsplit(":", 1)))
     x, y = SETS[name]()
-    frame = pd.DataFrame(x).add_prefix("x")
-    said: dict[str, Any] = {
-        "target": "target",
-        "columns": {key: _wide(frame[key].to_numpy()) for key in frame},
-    }
-    if name in QUANTITY:
-        said["range"] = RANGES.get(name) or _wide(y)
+    y = y if name in QUANTITY else y.astype(str)
+    return _declared(pd.DataFrame(x).add_prefix("x"), pd.Series(y), RANGES.get(name))
+
+
+def _read(path: str, target: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Complete rows; columns of numbers and of few words; a target of few values is a class."""
+    rows = pd.read_csv(path).dropna()
+    y, rows = rows[target], rows.drop(columns=target)
+    kept = [key for key in rows if pd.api.types.is_numeric_dtype(rows[key]) or rows[key].nunique() <= FEW]
+    return rows[kept], y if pd.api.types.is_numeric_dtype(y) and y.nunique() > FEW else y.astype(str)
+
+
+def _declared(frame: pd.DataFrame, y: pd.Series, span: list[float] | None = None) -> Prepared:
+    said: dict[str, Any] = {"target": "target", "columns": {str(key): _stated(frame[key]) for key in frame}}
+    if pd.api.types.is_numeric_dtype(y):
+        said["range"] = span or _wide(y.to_numpy())
     else:
-        y = y.astype(str)
         said["classes"] = sorted(set(y))
-    return prepare(Experiment(data=frame.assign(target=y), columns=said, owners=10, partition="iid"), None)
+    rows = frame.assign(target=y.to_numpy())
+    return prepare(Experiment(data=rows, columns=said, owners=10, partition="iid"), None)
+
+
+def _stated(column: pd.Series) -> list[float] | list[str]:
+    if pd.api.types.is_numeric_dtype(column):
+        return _wide(column.to_numpy(float))
+    return sorted(set(column.astype(str)))
 
 
 def judged(ready: Prepared) -> tuple[np.ndarray, float]:
@@ -131,11 +150,12 @@ def row(name: str) -> str:
     ready = made(name)
     found, constant = judged(ready)
     default, fixed = found[:, 0], found[:, 1:]
-    if name in QUANTITY:
+    quantity = not ready.task.problem.loss.classes
+    if quantity:
         lost = [f"{100 * (one / best - 1):+.0f} %" for one, best in zip(default, fixed.min(axis=1))]
     else:
         lost = [f"{best - one:+.1f}" for one, best in zip(default, fixed.max(axis=1))]
-    shown = "{:.4f}" if name in QUANTITY else "{:.1f}"
+    shown = "{:.4f}" if quantity else "{:.1f}"
     cells = [f"{shown.format(one)} ({less})" for one, less in zip(default, lost)]
     features = ready.task.dimension // ready.task.problem.loss.outputs
     size = f"{sum(ready.task.sizes):,} × {features}"

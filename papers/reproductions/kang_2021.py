@@ -64,11 +64,14 @@ METHODS: tuple[tuple[str, str, dict[str, Any], str], ...] = (  # label, protocol
 def _cells(data: Data, epsilon: float, seed: int) -> list[tuple[str, Cell]]:
     """A seed draws the partition and the noise. The squared loss has slope up to 2 here: clipped at 1 by everyone."""
     found = []
+    quantity = data.loss == "squared"
     for label, protocol, settings, calibration in METHODS:
+        if quantity and calibration == "certified":
+            settings = settings | {"clip": 1.0}
         budget = EPSILONS[-1] if calibration == "noiseless" else epsilon  # without noise, all ε are one run
         one = Cell(
             data=replace(data, deal=seed), protocol=protocol, settings=settings, calibration=calibration,
-            epsilon=budget, delta=1e-5, seed=seed, objective=True, clip_norm=1.0 if data.loss == "squared" else None,
+            epsilon=budget, delta=1e-5, seed=seed, objective=True, clip_norm=1.0 if quantity else None,
         )  # fmt: skip
         found.append((label, one))
     return found

@@ -27,7 +27,7 @@ def test_noise_is_that_of_its_share():
 def test_records_around_a_far_centre_are_as_long_as_others_and_none_is_longer_than_one():
     rng = np.random.default_rng(1)
     x = unit_ball(surface=True).apply(np.array([5.0, 5.0, 5.0, 5.0]) + rng.normal(size=(4_000, 4)))
-    moved = around(identity(), centre_of(x.mean(axis=0, dtype=np.float64), 0.0)).apply(x)
+    moved = around(identity(), centre_of(x.mean(axis=0, dtype=np.float64), 0.0), quantity=False).apply(x)
     assert np.linalg.norm(moved, axis=1).max() <= 1 + 1e-6
     assert x.var(axis=0).sum() < 0.05
     assert moved[:, :-1].var(axis=0).sum() > 0.5

@@ -150,7 +150,7 @@ def made(
     """A model with drawn weights."""
     given, raw = table(task, image)
     public = PublicRows(given.x, declared_by="a test")
-    mapped = pipeline(steps, given, FeatureOptions(public_rows=public, bandwidth=0.7))
+    mapped = pipeline(steps, given, FeatureOptions(public_rows=public, bandwidth=0.7).suiting(given))
     x = mapped.apply(given.x)
     chosen = loss_for(loss or LOSSES[task][0], len(given.classes))
     model = (

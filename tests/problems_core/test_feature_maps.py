@@ -41,6 +41,8 @@ BOUNDED = [
     unit_ball(),
     unit_ball(intercept=1.0),
     unit_ball(intercept=0.5, surface=True),
+    unit_ball(intercept=0.5, steady=True),
+    unit_ball(intercept=0.5, surface=True, steady=True),
     random_fourier(20, 2.0, 0),
     piecewise_linear(BOUNDS, 5),
     compose(scale_by_bounds(BOUNDS), unit_ball(1.0)),
@@ -81,6 +83,22 @@ def test_ball_projects_with_the_intercept_inside() -> None:
     np.testing.assert_allclose(unit_ball(surface=True).apply(x), [[0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
     expected = np.array([3.0, 4.0, 1.0]) / np.sqrt(26)
     np.testing.assert_allclose(unit_ball(intercept=1.0).apply(x)[0], expected, rtol=1e-6)
+
+
+def test_a_steady_intercept_is_the_same_for_long_rows_and_short() -> None:
+    x = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [np.nan, 1.0]], np.float32)
+    expected = [[0.48, 0.64, 0.6], [0.24, 0.32, 0.6], [0, 0, 0.6], [0, 0, 0]]
+    np.testing.assert_allclose(unit_ball(intercept=0.6, steady=True).apply(x), expected, atol=1e-6)
+    for intercept in (None, 0.0, 1.0):
+        with pytest.raises(InputError, match="intercept=.* must be between 0 and 1"):
+            unit_ball(intercept=intercept, steady=True)
+
+
+def test_only_a_quantity_has_a_steady_intercept() -> None:
+    options = FeatureOptions(bandwidth=3.0)
+    assert options.suiting(table()) == options
+    lengths = pipeline("ball", table(), options.suiting(table(task="regression"))).apply(rows())[:, -1]
+    np.testing.assert_allclose(lengths[np.isfinite(rows()).all(axis=1)], np.sqrt(0.5), rtol=1e-6)
 
 
 def test_pooling_takes_means_of_tiles() -> None:

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from coterie.program import Program
 
 
-def around(mapped: FeatureMap, centre: Centre) -> FeatureMap:
+def around(mapped: FeatureMap, centre: Centre, quantity: bool) -> FeatureMap:
     """What is left of features around a centre, made as long again as records are, with a constant column."""
     moved = features.centre(centre.mean, centre.distance)
-    return features.compose(mapped, moved, features.unit_ball(intercept=centres.CONSTANT))
+    constant = features.EVEN if quantity else centres.CONSTANT
+    return features.compose(mapped, moved, features.unit_ball(constant, steady=quantity))
 
 
 def not_yet(mapped: FeatureMap, table: Table, share: float) -> FeatureMap:
@@ -38,7 +39,7 @@ def not_yet(mapped: FeatureMap, table: Table, share: float) -> FeatureMap:
             f"centre={share:g}: features={mapped.name!r} have no length that is known to be at most 1. End them with "
             "ball, or use --centre 0."
         )
-    return around(mapped, Centre(np.zeros(width_of(mapped, table)), 1.0))
+    return around(mapped, Centre(np.zeros(width_of(mapped, table)), 1.0), table.task == "regression")
 
 
 def width_of(mapped: FeatureMap, table: Table) -> int:
@@ -59,7 +60,8 @@ def release(
         exact = form.tally(mapped.apply(table.x[rows]), unit)
         sums[owner] = exact + simulated_noise(plan.centre, experiment.seed, owner, step)
     centre = centres.found(plan, sums)
-    return around(mapped, centre), _told(experiment, plan, centre, digest(sums))
+    mapped = around(mapped, centre, table.task == "regression")
+    return mapped, _told(experiment, plan, centre, digest(sums))
 
 
 def _told(experiment: Experiment, plan: ReleasePlan, centre: Centre, sums: str) -> Centred:

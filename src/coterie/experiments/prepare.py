@@ -137,6 +137,7 @@ def feature_map(experiment: Experiment, table: Table) -> FeatureMap:
             )
         declared = features.PublicRows(table.x_test, declared_by="the experiment")
     options = feature_steps.FeatureOptions(bandwidth=experiment.bandwidth, public_rows=declared)
+    options = options.suiting(table)
     if table.x.ndim == 2:
         return feature_steps.pipeline(experiment.features or "ball", table, options)
     return _of_images(experiment.features or "gradients,ball", table, options)

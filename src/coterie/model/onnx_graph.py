@@ -79,15 +79,23 @@ def _clipped(graph: Graph, x: str, low: np.ndarray, high: np.ndarray) -> str:
 
 def _ball(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
     flat, width = graph.flat(x, shape), math.prod(shape)
-    intercept = step.settings["intercept"]
-    if intercept is not None:
-        flat, width = graph("Pad", flat, graph.whole(0, 0, 0, 1), graph.hold(intercept)), width + 1
+    intercept, steady = step.settings["intercept"], step.settings.get("steady", False)
+    width += intercept is not None
+
+    def appended(rows: str) -> str:
+        return graph("Pad", rows, graph.whole(0, 0, 0, 1), graph.hold(intercept))
+
+    if intercept is not None and not steady:
+        flat = appended(flat)
     norm = graph("ReduceL2", flat, graph.whole(1), keepdims=1)
     one = graph.hold(1.0)
     length = graph("Max", norm, one)
     if step.settings["surface"]:
         length = graph("Where", graph("Greater", norm, graph.hold(0.0)), norm, one)
-    return graph("Div", flat, length), (width,)
+    rows = graph("Div", flat, length)
+    if intercept is not None and steady:
+        rows = appended(graph("Mul", rows, graph.hold(math.sqrt(1 - intercept**2))))
+    return rows, (width,)
 
 
 def _pool(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,7 +46,8 @@ def in_own_units(model: TrainedModel) -> tuple[np.ndarray, np.ndarray] | None:
     """(outputs, encoded columns) and (outputs,): weights of numbers in their own unit, of others as they are encoded.
 
     A row is scaled to length 1 before it is weighed, which divides all of its scores by one positive number: these
-    weights decide between classes as the model does. None where weights belong to no column, or where the model decides
+    weights decide between classes as the model does. Of a quantity they hold for rows up to that length; columns of
+    longer rows weigh less, but for the intercept. None where weights belong to no column, or where the model decides
     at another score than 0, which so divided is no one score of rows any more.
     """
     said = model.description
@@ -53,12 +55,13 @@ def in_own_units(model: TrainedModel) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     if [step.name for step in model.steps] != ["ball"] or _names(model) is None:
         return None
-    if model.steps[0].settings["intercept"] is None or any(
-        getattr(field, "log", False) for field in said.fields
-    ):
+    constant, steady = (model.steps[0].settings.get(key) for key in ("intercept", "steady"))
+    if constant is None or any(getattr(field, "log", False) for field in said.fields):
         return None
     weights = np.asarray(model.params["weights"], np.float64).T
-    coef, intercept = weights[:, :-1].copy(), weights[:, -1] * model.steps[0].settings["intercept"]
+    coef, intercept = weights[:, :-1].copy(), weights[:, -1] * constant
+    if steady:
+        coef *= math.sqrt(1 - constant**2)
     at = 0
     for field in said.fields:
         if isinstance(field, Numeric):  # encoded as 2 (x - low) / (high - low) - 1

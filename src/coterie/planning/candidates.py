@@ -46,11 +46,7 @@ class Contender:
     clip: float = 1.0  # share of the gradient's bound
     mixes: bool = False  # over the topology, so that owners disagree a little
     gain: float = 1.0  # how many times a record's gradient a unit adds, on average
-
-    @property
-    def bias(self) -> float:
-        """Excess risk of clipping there."""
-        return clipping.bias(self.clip)
+    bias: float = 0.0  # excess risk of clipping there
 
 
 def candidates(
@@ -72,7 +68,8 @@ def _of_units(task: Task, persons: Persons, record: Contender) -> Contender:
     """A unit adds `gain` times as much as a record beside the same noise, so that steps are so many times shorter."""
     gain = persons.gain(task.unit.records, record.clip)
     steps = record.steps * gain if record.protocol == "dual_averaging" else record.steps / gain
-    return replace(record, gain=gain, steps=steps)
+    bias = clipping.bias(record.clip) if task.problem.loss.classes else 0.0
+    return replace(record, gain=gain, steps=steps, bias=bias)
 
 
 def protocols_for(
@@ -105,7 +102,9 @@ def _built(task: Task, name: str, options: dict[str, Any]) -> Program:
 
 
 def _clips(task: Task) -> tuple[float, ...]:
-    return CLIPS if task.problem.loss.clip < 1 else (1.0,)
+    """Classes may do with others than the default. Of a quantity too little is known: how far records are off."""
+    loss = task.problem.loss
+    return CLIPS if loss.classes and loss.clip < 1 else (loss.clip,)
 
 
 def _smoothness(task: Task) -> float:

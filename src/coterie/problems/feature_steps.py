@@ -6,7 +6,7 @@ Gradients alone need JAX. A step from outside the package is a map, or a functio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +28,15 @@ class FeatureOptions:
     low: float = -1.0  # "scale" goes to [low, 1]
     intercept: float | None = 1.0  # "ball" appends it before projecting; None for no intercept
     surface: bool = False  # "ball" also scales short rows up
+    steady: bool = False  # "ball" appends the same intercept to all rows, whatever their length
     bandwidth: float = 1.0  # "fourier"
     seed: int = 0  # "fourier"
     public_rows: PublicRows | None = None  # "pca", raw rows: the steps before it are applied to them too
     spread: bool = False  # "pca" takes columns in units of their spread in the public rows, uncentred
+
+    def suiting(self, table: Table) -> FeatureOptions:
+        """With a steady intercept for a quantity: its mean may lie anywhere in its range, of short rows and of long."""
+        return replace(self, intercept=features.EVEN, steady=True) if table.task == "regression" else self
 
 
 class Stage(NamedTuple):
@@ -164,7 +169,9 @@ _OWN = {
         _scaled, lambda step: features.scale_by_bounds(step.arrays["bounds"], **step.settings), by_range=True
     ),
     "ball": Maker(
-        lambda size, stage: features.unit_ball(stage.options.intercept, stage.options.surface),
+        lambda size, stage: features.unit_ball(
+            stage.options.intercept, stage.options.surface, stage.options.steady
+        ),
         lambda step: features.unit_ball(**step.settings),
     ),
     "pool": Maker(

@@ -106,26 +106,41 @@ def scale_by_bounds(bounds: np.ndarray, low: float = -1.0) -> FeatureMap:
     return FeatureMap("scale", in_chunks(apply), bound, (step,))
 
 
-def unit_ball(intercept: float | None = None, surface: bool = False) -> FeatureMap:
+EVEN = math.sqrt(0.5)  # a steady intercept as long as all other features may be together
+
+
+def unit_ball(intercept: float | None = None, surface: bool = False, steady: bool = False) -> FeatureMap:
     """Rows of norm above 1 are scaled down to 1; with `surface` all rows but zero are scaled to 1.
 
-    The intercept, a constant column, is appended before the projection, so that the bound of 1 covers it.
+    The intercept, a constant column, is appended before the projection, so that the bound of 1 covers it. A `steady`
+    one is the same in every row, and the others are scaled into what it leaves, a ball of radius √(1 - intercept²).
     Rows that are not finite become zero.
 
     >>> unit_ball(surface=True).apply(np.array([[3.0, 4.0]])).round(3).tolist()
     [[0.6000000238418579, 0.800000011920929]]
+    >>> unit_ball(0.6, steady=True).apply(np.array([[3.0], [0.5]])).round(3).tolist()
+    [[0.800000011920929, 0.6000000238418579], [0.4000000059604645, 0.6000000238418579]]
     """
+    beside = intercept or 0.0
+    if steady and not 0 < beside < 1:
+        raise InputError(f"intercept={intercept}: must be between 0 and 1, to be steady.")
+
+    def projected(flat: np.ndarray) -> np.ndarray:
+        norm = np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64))[:, None]
+        return (flat / (np.where(norm > 0, norm, 1.0) if surface else np.maximum(norm, 1.0))).astype(
+            np.float32
+        )
 
     def apply(rows: np.ndarray) -> np.ndarray:
         flat = _flat(rows)
-        if intercept is not None:
-            flat = np.hstack([flat, np.full((len(flat), 1), intercept, np.float32)])
-        flat = np.where(np.isfinite(flat).all(axis=1, keepdims=True), flat, np.float32(0))
-        norm = np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64))[:, None]
-        length = np.where(norm > 0, norm, 1.0) if surface else np.maximum(norm, 1.0)
-        return (flat / length).astype(np.float32)
+        finite = np.isfinite(flat).all(axis=1, keepdims=True)
+        constant = np.full((len(flat), 0 if intercept is None else 1), beside, np.float32)
+        if steady:
+            flat = projected(np.where(finite, flat, np.float32(0))) * np.float32(math.sqrt(1 - beside**2))
+        joined = np.where(finite, np.hstack([flat, constant]), np.float32(0))
+        return joined if steady else projected(joined)
 
-    step = Step("ball", {"intercept": intercept, "surface": surface})
+    step = Step("ball", {"intercept": intercept, "surface": surface, "steady": steady})
     return FeatureMap("ball", in_chunks(apply), 1.0, (step,))
 
 
