@@ -110,16 +110,26 @@ def rounds_for(task: Task, variant: Variant, single: float, radius: float | None
 
 
 def pace_for(
-    task: Task, variant: Variant, rounds: int, variance: np.ndarray | float, radius: float | None
+    task: Task,
+    variant: Variant,
+    rounds: int,
+    variance: np.ndarray | float,
+    radius: float | None,
+    gossips: bool = False,
 ) -> Pace:
     """γ where the bound of Liu et al.'s Theorem 2 is smallest; `variance`: of a round's noise, over all coordinates.
 
     γ balances distance (γ R² / 2A) against noise (Σ a² d σ² / 2γA), but stays where steps are stable:
-    a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2).
+    a(t) × smoothness, or 2 × smoothness when accelerated (there a(t)² / A(t) <= 2). Where accelerated owners gossip,
+    what they disagree on changes its sign from round to round, and then grows with rounds × curvature / γ. A class
+    bends less and less as it is learnt, a quantity as much as ever: its γ is at least rounds / 100 × smoothness, half
+    of what it is anyway unless noise is so small that rounds are at their most.
     """
     smoothness, kink = curvature(task)
     moments = rounds if variant == "duchi" else rounds**3 / 3
     longest = {"duchi": 1.0, "liu": rounds, "accelerated": 2.0}[variant]
+    if gossips and variant == "accelerated" and not task.problem.loss.classes:
+        longest = max(longest, rounds / 100)
     far = np.sqrt(moments * (variance + kink**2)) / radius_for(task, radius)
     return Pace(
         gamma=np.maximum(smoothness * longest, far),

@@ -59,7 +59,7 @@ class Settings:
     gamma: float | None = None
     radius: float | None = None  # guess of ‖x*‖, public; enters γ and rounds only. None: `radius_for`
     weights: Literal["precision", "records"] = "precision"  # certified: what an owner's weight grows with
-    clip: float | None = None  # share of the gradient's bound to clip at; None: half for smooth classifiers
+    clip: float | None = None  # share of the gradient's bound to clip at; None: what the loss says
     view: Literal["untrusted", "masked", "shared"] = (
         "untrusted"  # certified: own noise; one sum of masked messages a round; gossip with noise shared in pairs
     )
@@ -194,7 +194,8 @@ def _tuned(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePla
     plan = _calibrated_plan(task, settings, _check.count("rounds", rounds))
     if settings.gamma is not None:
         return plan, _given(task, variant, _check.not_negative("gamma", settings.gamma))
-    return plan, _dual.pace_for(task, variant, rounds, _variance(task, plan, settings), settings.radius)
+    variance, gossips = _variance(task, plan, settings), settings.view != "masked"
+    return plan, _dual.pace_for(task, variant, rounds, variance, settings.radius, gossips)
 
 
 def _given(task: Task, variant: Variant, gamma: float) -> Pace:
