@@ -66,11 +66,10 @@ def _cells(data: Data, epsilon: float, seed: int) -> list[tuple[str, Cell]]:
     found = []
     quantity = data.loss == "squared"
     for label, protocol, settings, calibration in METHODS:
-        if quantity and calibration == "certified":
-            settings = settings | {"clip": 1.0}
+        clip = {"clip": 1.0} if quantity and calibration == "certified" else {}
         budget = EPSILONS[-1] if calibration == "noiseless" else epsilon  # without noise, all ε are one run
         one = Cell(
-            data=replace(data, deal=seed), protocol=protocol, settings=settings, calibration=calibration,
+            data=replace(data, deal=seed), protocol=protocol, settings=settings | clip, calibration=calibration,
             epsilon=budget, delta=1e-5, seed=seed, objective=True, clip_norm=1.0 if quantity else None,
         )  # fmt: skip
         found.append((label, one))

@@ -145,7 +145,7 @@ def test_only_a_head_kept_elsewhere_notices_a_file_that_was_cut_and_chained_anew
 def test_a_forged_row_that_makes_no_sense_is_found(path):
     with sqlite3.connect(path) as connection:
         row = chain.LedgerRow(*connection.execute(
-            f"SELECT {', '.join(chain.Row._fields)} FROM ledger WHERE sequence = 6").fetchone())  # fmt: skip
+            f"SELECT {', '.join(chain.LedgerRow._fields)} FROM ledger WHERE sequence = 6").fetchone())  # fmt: skip
     connection.close()
     forged = chain.sealed(row._replace(body='{"type":"os.system"}'))
     tamper(path, f"UPDATE ledger SET body = '{forged.body}', hash = '{forged.hash}' WHERE sequence = 6",
