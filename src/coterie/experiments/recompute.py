@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SAME = 1e-6  # relative: what two machines' rounding may differ by
 _WORDS = ("accountant", "warnings")
+_TABLES = ("centre", "selection", "evaluation")  # in the order in which they are released
 
 
 class Recomputed(NamedTuple):
@@ -163,8 +164,8 @@ def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
         problems.append("certified_epsilon.max is not the largest certificate's")
     return problems + [
         f"{name} is {privacy.get(name)!r} in the summary and {getattr(check.found, name)!r} in a certificate"
-        for name in ("delta", "relation", "view", "unit")
-        for check in checks[:1]
+        for name in ("delta", "relation", "view", "unit")  # of all alike: at another δ another ε would agree
+        for check in checks
         if privacy.get(name) != getattr(check.found, name)
     ]
 
@@ -178,7 +179,7 @@ def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: li
     sizes = [one.get("size") for one in in_order]
     if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
         problems.append("sizes are not the certificates'")
-    problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks)
+    problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks) + _tables(obj, checks)
     return problems + _person(obj["privacy"], checks) + _stated(obj, worst)
 
 
@@ -217,6 +218,39 @@ def _adding_up(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
         )
     if again.found.epsilon < max(check.found.epsilon for check in checks) * (1 - _SAME):
         problems.append("ε against whoever adds up, who sees more, is below a certificate's")
+    return problems
+
+
+def _tables(obj: dict[str, Any], checks: list[Recomputed]) -> list[str]:
+    """Whether what is released beside training costs, by itself, what the last parts of the events do."""
+    facts = obj["privacy"].get("facts")
+    shares = {name: facts.get(name) for name in _TABLES} if isinstance(facts, dict) else {}
+    charged = [name for name, share in shares.items() if share]
+    problems = [
+        f"{name} is there, and the facts have no share for it"
+        for name in _TABLES
+        if obj.get(name) and name not in charged
+    ]
+    for back, name in enumerate(reversed(charged), 1):
+        if not isinstance(told := obj.get(name), dict):
+            continue  # a model does not hold it, or holds it elsewhere
+        finite = [check.found for check in checks if math.isfinite(check.found.epsilon)]
+        parts = [getattr(one.event, "events", ()) for one in finite]
+        if any(len(some) < back for some in parts):
+            problems.append(f"{name} is no part of a certificate's event")
+            continue
+        costs = [
+            certify(some[-back], delta=one.delta, relation=one.relation).epsilon
+            for one, some in zip(finite, parts)
+        ]
+        if told.get("share") != shares[name]:
+            problems.append(
+                f"share of {name} is {told.get('share')!r} and not {shares[name]!r}, as in the facts"
+            )
+        if costs and not _same(told.get("epsilon"), max(costs)):
+            problems.append(
+                f"epsilon of {name} is {told.get('epsilon')!r} in the file and {max(costs)!r} when computed"
+            )
     return problems
 
 
