@@ -102,6 +102,14 @@ def _another_delta(result, privacy):
 
 
 EDITS = {
+    "marks": (
+        lambda result, privacy: result["metric"].update(oracle=[]),
+        "metric.joint is not marked as an oracle",
+    ),
+    "marks of gains": (
+        lambda result, privacy: result["benefit"].update(oracle=["joint"]),
+        "benefit.own is not marked",
+    ),
     "another delta": (_another_delta, "delta is 0.03 in the summary and 0.99 in a certificate"),
     "epsilon": (_another_epsilon, "ε ≤ 0.4"),
     "trust": (_another_sentence, "nobody at all"),

@@ -96,10 +96,10 @@ def test_training_pays_for_it_and_certificates_include_it(result, tmp_path):
     ("change", "words"),
     [
         (lambda told: told["centre"].update(epsilon=0.001), "epsilon of centre is 0.001 in the file"),
-        (lambda told: told["centre"].update(share=0.001), "share of centre is 0.001 and not 0.05"),
+        (lambda told: told["centre"].update(share=0.001), "share of centre is 0.001 and 0.05 in the facts"),
         (
             lambda told: told.update(selection=told["centre"]),
-            "selection is there, and the facts have no share",
+            "share of selection is 0.05 and None in the facts",
         ),
     ],
 )

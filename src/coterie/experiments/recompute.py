@@ -180,6 +180,7 @@ def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: li
     if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
         problems.append("sizes are not the certificates'")
     problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks) + _tables(obj, checks)
+    problems += _marks(obj, obj["privacy"].get("facts"))
     return problems + _person(obj["privacy"], checks) + _stated(obj, worst)
 
 
@@ -221,35 +222,42 @@ def _adding_up(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     return problems
 
 
+def _marks(obj: dict[str, Any], facts: Any) -> list[str]:
+    """Whether what no owner released is marked: a page takes everything else for public, in this tool's name."""
+    due = {"metric": ["local_only", "central"], "benefit": ["own"]}
+    if isinstance(facts, dict) and facts.get("test_is_public") is False:
+        due = {
+            "metric": ["joint", "constant", "all", "confusion", *due["metric"]],
+            "benefit": ["joint", "own"],
+        }
+    there = {part: obj[part] for part in due if isinstance(obj.get(part), dict)}
+    return [
+        f"{part}.{name} is not marked as an oracle value"
+        for part, values in there.items()
+        for name in due[part]
+        if name not in _texts(values.get("oracle"))
+    ]
+
+
 def _tables(obj: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """Whether what is released beside training costs, by itself, what the last parts of the events do."""
-    facts = obj["privacy"].get("facts")
-    shares = {name: facts.get(name) for name in _TABLES} if isinstance(facts, dict) else {}
-    charged = [name for name, share in shares.items() if share]
-    problems = [
-        f"{name} is there, and the facts have no share for it"
-        for name in _TABLES
-        if obj.get(name) and name not in charged
-    ]
-    for back, name in enumerate(reversed(charged), 1):
-        if not isinstance(told := obj.get(name), dict):
-            continue  # a model does not hold it, or holds it elsewhere
-        finite = [check.found for check in checks if math.isfinite(check.found.epsilon)]
-        parts = [getattr(one.event, "events", ()) for one in finite]
-        if any(len(some) < back for some in parts):
-            problems.append(f"{name} is no part of a certificate's event")
+    facts, problems = obj["privacy"].get("facts"), []
+    charged = [name for name in _TABLES if isinstance(facts, dict) and facts.get(name)]
+    finite = [check.found for check in checks if math.isfinite(check.found.epsilon)]
+    for name in (name for name in _TABLES if isinstance(obj.get(name), dict)):  # a model holds them elsewhere
+        share = facts[name] if name in charged else None
+        if share is None or obj[name].get("share") != share:
+            problems.append(f"share of {name} is {obj[name].get('share')!r} and {share!r} in the facts")
             continue
+        parts = [getattr(one.event, "events", ())[charged.index(name) - len(charged) :] for one in finite]
         costs = [
-            certify(some[-back], delta=one.delta, relation=one.relation).epsilon
+            certify(some[0], delta=one.delta, relation=one.relation).epsilon
             for one, some in zip(finite, parts)
+            if some
         ]
-        if told.get("share") != shares[name]:
+        if finite and not _same(obj[name].get("epsilon"), max(costs, default=math.nan)):
             problems.append(
-                f"share of {name} is {told.get('share')!r} and not {shares[name]!r}, as in the facts"
-            )
-        if costs and not _same(told.get("epsilon"), max(costs)):
-            problems.append(
-                f"epsilon of {name} is {told.get('epsilon')!r} in the file and {max(costs)!r} when computed"
+                f"epsilon of {name} is {obj[name].get('epsilon')!r} in the file, and another when computed"
             )
     return problems
 
