@@ -23,7 +23,17 @@ from coterie.engines.simulate import simulate
 from coterie.engines.steps import compilations
 from coterie.errors import InputError
 from coterie.federation.releases import randomness
-from coterie.mechanisms import FullBatch, Gaussian, Laplace, Noise, NoNoise, ReleasePlan, discrete, normals
+from coterie.mechanisms import (
+    FullBatch,
+    Gaussian,
+    Laplace,
+    Noise,
+    NoNoise,
+    ReleasePlan,
+    discrete,
+    noise,
+    normals,
+)
 from coterie.mechanisms.distributions import named, whole
 from coterie.protocols import build
 from coterie.reports.statement import Facts, statement
@@ -205,6 +215,37 @@ def test_a_run_whose_noise_does_not_fit_is_refused_before_anything_leaves():
     )
     with pytest.raises(InputError, match="Ask for fewer releases, fewer features or a larger epsilon"):
         randomness.source("exact", wide, 0)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"clip_norm": 1e-37}, {"clip_norm": 1e30}, {"noise_multiplier": (1e-35,)}]
+)
+def test_a_plan_whose_numbers_single_precision_cannot_hold_is_refused(changes):
+    with pytest.raises(InputError, match=r"^clip_norm=[^\n]* for single precision to hold sums and noise\."):
+        plan(**changes)
+
+
+@pytest.mark.parametrize("clip", [2.0**-64, 1.0, 2.0**64])
+def test_noise_hides_a_sum_at_either_end_of_what_is_allowed(clip):
+    """With clip norms of 1e-37 cells were zero in single precision: what left were a sum's signs, as −0 and 0."""
+    made = plan(clip_norm=clip, noise_multiplier=(2.0**-20,) if clip < 1 else (2.0,))
+    scale, unit = made.noise_scale[0], np.array([70_000, -70_000], np.int32)
+    total = jnp.asarray([-scale, scale])
+    for add in (noise.noised, jax.jit(noise.noised)):
+        cells = np.asarray(add(total, unit, scale), np.float64) / (float(scale) / noise.LATTICE)
+        np.testing.assert_allclose(cells, [70_000 - 65_536, 65_536 - 70_000], rtol=1e-6)
+
+
+def test_a_founder_can_let_no_clip_through_that_takes_the_noise_off():
+    """An agreement with `clip = 1e-37` was taken, and charged as any other."""
+    task = worlds.task((50, 50), 3)
+    for protocol, settings in (
+        ("weighted_erm", {"steps": 3, "step_size": 0.1}),
+        ("dual_averaging", {"rounds": 3}),
+    ):
+        build(protocol, task, settings, "certified")
+        with pytest.raises(InputError, match=r"^clip_norm=1e-37: "):
+            build(protocol, task, settings | {"clip": 1e-37}, "certified")
 
 
 def test_a_noise_from_outside_runs_through_plan_engine_certificate_statement_and_audit():
