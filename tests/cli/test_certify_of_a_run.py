@@ -81,7 +81,36 @@ def _another_promise(result, privacy):
     assert privacy["promise"][0] != first
 
 
+def _another_delta(result, privacy):
+    """The three owners with larger budgets at a δ with which their ε is small, and everything that follows from it."""
+    from coterie.accounting import certify
+    from coterie.accounting.events import event_from_json
+    from coterie.experiments.recompute import _facts
+    from coterie.reports.promise import promise
+    from coterie.reports.statement import statement
+
+    first, *others = privacy["certificates"]
+    for one in others:
+        found = certify(event_from_json(one["event"]), delta=0.99, size=one["size"], view=one["view"])
+        one.update(found.to_json())
+        privacy["warnings"] += one["warnings"]
+        for owner in one["owners"]:
+            privacy["certified_epsilon"]["per_owner"][owner] = one["epsilon"]
+    privacy["certified_epsilon"]["max"] = first["epsilon"]
+    facts = _facts(result, privacy, first)
+    privacy.update(statement=statement(facts), promise=promise(facts))
+
+
 EDITS = {
+    "marks": (
+        lambda result, privacy: result["metric"].update(oracle=[]),
+        "metric.joint is not marked as an oracle",
+    ),
+    "marks of gains": (
+        lambda result, privacy: result["benefit"].update(oracle=["joint"]),
+        "benefit.own is not marked",
+    ),
+    "another delta": (_another_delta, "delta is 0.03 in the summary and 0.99 in a certificate"),
     "epsilon": (_another_epsilon, "ε ≤ 0.4"),
     "trust": (_another_sentence, "nobody at all"),
     "left out": (lambda result, privacy: privacy["statement"].pop(), "a part of it is missing"),

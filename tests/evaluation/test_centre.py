@@ -92,6 +92,24 @@ def test_training_pays_for_it_and_certificates_include_it(result, tmp_path):
     assert result.messages == runs.run(replace(SMALL, centre=0.0)).messages + 4
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda told: told["centre"].update(epsilon=0.001), "epsilon of centre is 0.001 in the file"),
+        (lambda told: told["centre"].update(share=0.001), "share of centre is 0.001 and 0.05 in the facts"),
+        (
+            lambda told: told.update(selection=told["centre"]),
+            "share of selection is 0.05 and None in the facts",
+        ),
+    ],
+)
+def test_another_cost_of_it_is_noticed(result, change, words):
+    told = result.to_json(None)
+    assert not any(one.problems for one in recompute.check_result(told, "x"))
+    change(told)
+    assert any(words in problem for one in recompute.check_result(told, "x") for problem in one.problems)
+
+
 def test_noise_is_what_the_certificate_says(result):
     """Sums of 4 owners × 100 seeds, less what they are of: accepts the declared scale, rejects 2/3 and 3/2 of it."""
     from coterie.evaluation.tables import simulated_noise, step_of

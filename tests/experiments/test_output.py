@@ -95,6 +95,7 @@ def header(curve: np.ndarray) -> str:
         disagreement=np.zeros(2),
         steps=np.arange(2),
         sizes=np.array([3, 5]),
+        sizes_are_public=True,
         metric="accuracy",
         prepared=SimpleNamespace(partition=SimpleNamespace(names=("north", "south"))),
     )

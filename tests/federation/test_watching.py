@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import threading
@@ -188,8 +189,28 @@ def test_a_log_that_others_collect_says_nothing_of_records_that_do_not_fit(tmp_p
     assert "row 3 is none of the declared classes" in read.stderr or "has 8 records" in read.stderr
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_a_fault_that_nobody_foresaw_is_logged_without_its_words(tmp_path, monkeypatch, form):
+def test_records_that_come_by_a_pipe_are_told_of_as_records_of_a_file_are(tmp_path, monkeypatch):
+    """As of a program that decrypts them: what is wrong with them is for their owner's eyes."""
+    from coterie.federation.records import apart
+
+    trial = Trial(tmp_path, (7, 8), protocol="dual_averaging", settings={"rounds": 2}, gossip_steps=1)
+    os.mkfifo(tmp_path / "rows.csv")
+
+    def read(*given: object) -> None:
+        raise InputError("column 'who': row 3 is '4711'. Correct it.")
+
+    monkeypatch.setattr(apart, "read", read)
+    words = ["node", str(trial.place(trial.names[0])), "--data", str(tmp_path / "rows.csv")]
+    assert "4711" not in CliRunner().invoke(app, [*words, "--log-format", "json"]).output
+    assert "4711" in CliRunner().invoke(app, words).output
+
+
+class Panic(BaseException):
+    """As a library in Rust has it: no Exception."""
+
+
+@pytest.mark.parametrize(("form", "kind"), [("text", KeyError), ("json", KeyError), ("json", Panic)])
+def test_a_fault_that_nobody_foresaw_is_logged_without_its_words(tmp_path, monkeypatch, form, kind):
     """Wherever in a node it happens: class, place and status, and no message, which may quote a record."""
     from coterie.federation import records
 
@@ -197,14 +218,14 @@ def test_a_fault_that_nobody_foresaw_is_logged_without_its_words(tmp_path, monke
     name = trial.names[0]
 
     def divided_by(*given: object) -> None:
-        raise KeyError("patient 4711")
+        raise kind("patient 4711")
 
     monkeypatch.setattr(records, "divided_by", divided_by)
     words = ["node", str(trial.place(name)), "--data", str(tmp_path / f"{name}.csv"), "--log-format", form]
     found = CliRunner().invoke(app, words)
     last = found.stderr.splitlines()[-1]
     assert found.exit_code == 1
-    assert "unforeseen KeyError at " in last
+    assert re.search(rf"unforeseen (\w+\.)?{kind.__name__} at ", last)
     assert "called from coterie.federation.node:" in last
     assert "4711" not in found.output
     if form == "json":
@@ -224,6 +245,14 @@ def test_a_dry_run_whose_output_others_collect_says_nothing_of_records_either(tm
         found = CliRunner().invoke(app, [*words, "--log-format", form])
         assert ("row" in found.output) == said, found.output
         assert found.exit_code == 2
+
+
+def test_what_libraries_log_is_no_json_line(capfd, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    for form, said in (("text", "overflow at patient 4711\n"), ("json", "")):
+        with logs.guarded(form):
+            logging.getLogger("library").warning("overflow at patient 4711")
+        assert capfd.readouterr().err == said
 
 
 @pytest.mark.filterwarnings("default")

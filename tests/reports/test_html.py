@@ -261,21 +261,21 @@ def test_nothing_is_fetched_and_nothing_runs(page):
 
 
 def test_oracle_values_are_marked_wherever_they_stand(page):
-    # twice in the sentence, once explained, twice in the key, three times with who gains, once in the classes
-    assert page.classed("oracle") == 9
+    # twice in the sentence, once explained, twice in the key, three times with who gains, once in the classes, and by
+    # the checksum of result.json, which holds them
+    assert page.classed("oracle") == 10
     ours = Page(report(changed(result(), "metric.oracle", ["joint", "local_only", "central"])))
-    assert ours.classed("oracle") == 11
+    assert ours.classed("oracle") == 13  # and by the checksum of trace.csv
     assert "held-out rows of the owners" in ours.text
     unknown = Page(report(changed(result(), "partition.counts", None)))
-    assert unknown.classed("oracle") == 8
+    assert unknown.classed("oracle") == 9
 
 
 def test_numbers_of_records_are_marked_where_they_are_private(page):
     assert "Height: the owner's records (public)" in page.text
     ours = Page(report(changed(result(), "privacy.relation", "add_or_remove_one")))
-    assert (
-        ours.classed("oracle") == page.classed("oracle") + 3
-    )  # in the sentence, the topology and the partition
+    # in the sentence, the table of who gains, the claim, a note on it, the topology and the partition
+    assert ours.classed("oracle") == page.classed("oracle") + 6
     assert "(public)" not in ours.text
 
 

@@ -66,8 +66,9 @@ def _what(result: Result) -> str:
     elif result.program.step == "round":
         path += f", topology {task.topology.name}, {many(result.gossip_steps, 'gossip step')} a round"
         path += f" and {result.consensus:,} over the models at the end" if result.consensus else ""
+    mark = "" if result.sizes_are_public else " (oracle)"
     return (
-        f"{experiment.data_name}: {many(task.owners, 'owner')}, {counted(sum(task.sizes), task.unit.words)}, "
+        f"{experiment.data_name}: {many(task.owners, 'owner')}, {counted(sum(task.sizes), task.unit.words)}{mark}, "
         f"{_partition(result)}. "
         f"{experiment.protocol} ({experiment.calibration}), {path}."
     )
@@ -161,6 +162,7 @@ def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, st
     budgets = result.prepared.task.epsilon
     low, high = min(budgets), max(budgets)
     several = privacy["owners_per_person"] > 1
+    follows = "" if result.sizes_are_public else "oracle; "  # a claim may follow from numbers of records
     spent = [
         float(privacy["person_epsilon"]) if several else certificate.epsilon
         for certificate in result.certificates
@@ -168,7 +170,7 @@ def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, st
     kept = sum(one <= budget * (1 + 1e-9) for one, budget in zip(spent, budgets))
     return [
         ("budget", f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}", "each owner's own"),
-        ("claimed", _epsilon(privacy["claimed_epsilon"], "="), result.claim.source),
+        ("claimed", _epsilon(privacy["claimed_epsilon"], "="), f"{follows}{result.claim.source}"),
         (
             "certified",
             _epsilon(privacy["certified_epsilon"]["max"], "≤"),
@@ -235,8 +237,9 @@ def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
     claim = (
         f"the claim is {result.claim.note}" if result.claim.note.startswith("outside") else result.claim.note
     )
-    found = [claim, privacy["reason"], *privacy["warnings"]]
-    return [line for note in found if note for line in wrap(f"note: {note}")]
+    follow = "note" if result.sizes_are_public else "note (oracle)"  # as in result.json
+    found = [(follow, claim), ("note", privacy["reason"]), *((follow, one) for one in privacy["warnings"])]
+    return [line for start, note in found if note for line in wrap(f"{start}: {note}")]
 
 
 def _epsilon(value: float | str | None, sign: str) -> str:

@@ -228,9 +228,9 @@ def _unforeseen_told(form: str) -> Iterator[None]:
     try:
         with logs.guarded(form):
             yield
-    except (CoterieError, BrokenPipeError):
+    except (CoterieError, BrokenPipeError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # a library in Rust panics with what is no Exception
         raise UnforeseenError(f"{_unforeseen.told(error)}. Please report these words.") from None
 
 

@@ -82,11 +82,12 @@ def fitted(experiment: Experiment, made: Ready, look: Callable[[PyTree], PyTree]
     )
 
 
-def joint_of(values: np.ndarray, prepared: Prepared) -> float:
-    """The metric of the joint model from those of the models: by size, where every owner has one. Oracle unless test
-    rows are public."""
+def joint_of(values: np.ndarray, prepared: Prepared, program: Program) -> float:
+    """The metric of the joint model from those of the models: by size, where every owner has one and sizes are public.
+    Oracle unless test rows are public."""
     task = prepared.task
-    mean = float(np.average(values, weights=task.sizes if len(values) == task.owners else None))
+    by_size = len(values) == task.owners and program.plan.relation.sizes_are_public
+    mean = float(np.average(values, weights=task.sizes if by_size else None))
     return mean if prepared.table.test_is_public else oracle(mean)
 
 

@@ -19,6 +19,7 @@ from coterie.errors import InputError
 from coterie.experiments import kept, recompute
 from coterie.experiments.oracle import is_oracle
 from coterie.model.format import FILE as MODEL
+from coterie.relations import named
 from coterie.reports.amounts import many
 from coterie.reports.figures import drawn, gauged, png
 from coterie.reports.gauges import gauges
@@ -186,7 +187,9 @@ def trace(result: Result) -> str:
     """
     several = result.curve.shape[1] > 1
     names = result.prepared.partition.names if several else ("model",)
-    joint = np.average(result.curve, axis=1, weights=result.sizes if several else None)
+    joint = np.average(
+        result.curve, axis=1, weights=result.sizes if several and result.sizes_are_public else None
+    )
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     mark = ORACLE if is_oracle(result.curve) else ""
@@ -199,7 +202,8 @@ def trace(result: Result) -> str:
 def pictures(run: Run) -> dict[str, bytes]:
     """The metric over rounds between floor and ceiling, and what each owner spent of its budget."""
     owners, unit = many(len(run.names), "owner"), run.privacy.unit
-    what = f"{Path(run.data).stem}: {owners}, {counted(sum(run.sizes), unit)}"
+    units = f", {counted(sum(run.sizes), unit)}" if named(run.privacy.relation).sizes_are_public else ""
+    what = f"{Path(run.data).stem}: {owners}{units}"
     return {
         "metric.png": png(drawn(curve(run), f"{what}, {run.protocol}")),
         "epsilon.png": png(gauged(gauges(run), f"{what}: privacy of one {unit}")),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SAME = 1e-6  # relative: what two machines' rounding may differ by
 _WORDS = ("accountant", "warnings")
+_TABLES = ("centre", "selection", "evaluation")  # in the order in which they are released
 
 
 class Recomputed(NamedTuple):
@@ -163,8 +164,8 @@ def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
         problems.append("certified_epsilon.max is not the largest certificate's")
     return problems + [
         f"{name} is {privacy.get(name)!r} in the summary and {getattr(check.found, name)!r} in a certificate"
-        for name in ("delta", "relation", "view", "unit")
-        for check in checks[:1]
+        for name in ("delta", "relation", "view", "unit")  # of all alike: at another δ another ε would agree
+        for check in checks
         if privacy.get(name) != getattr(check.found, name)
     ]
 
@@ -178,7 +179,8 @@ def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: li
     sizes = [one.get("size") for one in in_order]
     if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
         problems.append("sizes are not the certificates'")
-    problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks)
+    problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks) + _tables(obj, checks)
+    problems += _marks(obj, obj["privacy"].get("facts"))
     return problems + _person(obj["privacy"], checks) + _stated(obj, worst)
 
 
@@ -217,6 +219,46 @@ def _adding_up(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
         )
     if again.found.epsilon < max(check.found.epsilon for check in checks) * (1 - _SAME):
         problems.append("ε against whoever adds up, who sees more, is below a certificate's")
+    return problems
+
+
+def _marks(obj: dict[str, Any], facts: Any) -> list[str]:
+    """Whether what no owner released is marked: a page takes everything else for public, in this tool's name."""
+    due = {"metric": ["local_only", "central"], "benefit": ["own"]}
+    if isinstance(facts, dict) and facts.get("test_is_public") is False:
+        due = {
+            "metric": ["joint", "constant", "all", "confusion", *due["metric"]],
+            "benefit": ["joint", "own"],
+        }
+    there = {part: obj[part] for part in due if isinstance(obj.get(part), dict)}
+    return [
+        f"{part}.{name} is not marked as an oracle value"
+        for part, values in there.items()
+        for name in due[part]
+        if name not in _texts(values.get("oracle"))
+    ]
+
+
+def _tables(obj: dict[str, Any], checks: list[Recomputed]) -> list[str]:
+    """Whether what is released beside training costs, by itself, what the last parts of the events do."""
+    facts, problems = obj["privacy"].get("facts"), []
+    charged = [name for name in _TABLES if isinstance(facts, dict) and facts.get(name)]
+    finite = [check.found for check in checks if math.isfinite(check.found.epsilon)]
+    for name in (name for name in _TABLES if isinstance(obj.get(name), dict)):  # a model holds them elsewhere
+        share = facts[name] if name in charged else None
+        if share is None or obj[name].get("share") != share:
+            problems.append(f"share of {name} is {obj[name].get('share')!r} and {share!r} in the facts")
+            continue
+        parts = [getattr(one.event, "events", ())[charged.index(name) - len(charged) :] for one in finite]
+        costs = [
+            certify(some[0], delta=one.delta, relation=one.relation).epsilon
+            for one, some in zip(finite, parts)
+            if some
+        ]
+        if finite and not _same(obj[name].get("epsilon"), max(costs, default=math.nan)):
+            problems.append(
+                f"epsilon of {name} is {obj[name].get('epsilon')!r} in the file, and another when computed"
+            )
     return problems
 
 

@@ -120,6 +120,8 @@ class Result:
         """Which of the metric's values no owner released: for the researcher's eyes only."""
         names = ("joint", "local_only", "central", "constant", "constant_says")
         follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(self.measures) else []
+        if follow and not self.sizes_are_public:
+            follow.append("rows")  # a share of them all
         return [name for name in names if is_oracle(getattr(self, name))] + follow
 
     @property

@@ -94,7 +94,7 @@ def _compared(made: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
         steps=done.steps,
         curve=curve if prepared.table.test_is_public else oracle(curve),
         disagreement=disagreement,
-        joint=joint_of(curve[-1], prepared),
+        joint=joint_of(curve[-1], prepared, done.program),
         local_only=local_only,
         own=own,
         central=oracle(central),
@@ -124,7 +124,7 @@ def _watched(look: Probe, watch: Watch, made: Ready) -> Probe:
 
     def seen(models: PyTree) -> tuple[np.ndarray, np.ndarray]:
         values, apart = look(models)
-        watch.looked(joint_of(values, made.prepared))
+        watch.looked(joint_of(values, made.prepared, made.program))
         return values, apart
 
     return seen

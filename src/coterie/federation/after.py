@@ -16,6 +16,7 @@ from coterie.federation.releases.side import Judged, OwnRecords, TableSide, tabl
 from coterie.federation.shapes.evaluation import Evaluated, OwnTable, Terms
 from coterie.federation.transport.machine import Machine
 from coterie.mechanisms import Gaussian
+from coterie.mechanisms.distributions import fitting
 
 
 def table_sides(
@@ -33,7 +34,7 @@ def table_sides(
     }
     sides = {}
     for name, table in planned.program.plan.tables.items():
-        noise = partial(randomness.drawn, Gaussian(), party.generator, table.scale(at), table.width)
+        noise = partial(randomness.drawn, Gaussian(), party.generator, fitting(table.scale(at)), table.width)
         if injected_seed is not None:
             noise = partial(simulated_noise, table, injected_seed, at, step_of(planned.program, name))
         tally, own = tallies[name]

@@ -8,6 +8,7 @@ Neither gets the message of an exception that nobody foresaw (`_unforeseen`).
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -65,10 +66,11 @@ def public(error: CoterieError) -> str:
 def guarded(form: str) -> Iterator[None]:
     """In the block, Python itself says nothing of a thread's or a finaliser's exception but its class and place.
 
-    JSON lines are all that standard error gets in that form: warnings of libraries, which may come of what is in
-    records (an overflow), are left out.
+    JSON lines are all that standard error gets in that form: warnings of libraries, and what they log, which may come
+    of what is in records (an overflow), are left out.
     """
     write, before = log(form), (threading.excepthook, sys.unraisablehook)
+    unheard = logging.lastResort  # what prints the records of loggers that nobody listens to
 
     def tell(about: Any) -> None:
         if about.exc_value is not None:
@@ -79,8 +81,10 @@ def guarded(form: str) -> Iterator[None]:
         with warnings.catch_warnings():
             if form == "json":
                 warnings.simplefilter("ignore")
+                logging.lastResort = logging.NullHandler()
             yield
     finally:
+        logging.lastResort = unheard
         threading.excepthook, sys.unraisablehook = before
 
 

@@ -37,7 +37,7 @@ def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, TableI
     try:
         rows, known = apart.read(agreement.schema, data, agreement.unit)
     except InputError as error:
-        if not data.is_file():
+        if not data.exists() or data.is_dir():  # a pipe, as of a program that decrypts, has records too
             raise
         raise RecordsError(str(error)) from error
     held, expected = number_of(rows, agreement.unit), agreement.sizes[party.name]

@@ -36,7 +36,8 @@ Words: TypeAlias = Callable[[int], np.ndarray]  # (count,) uniform uint64, never
 
 _BITS = 53  # of a word that a double holds exactly
 _MARGIN = 2.0**-40
-_LARGEST = 2.0**48  # a scale whose sizes fit into 64 bits, whatever k
+# Scales whose sizes fit into 64 bits, whatever k, and whose exponents are doubles.
+_SMALLEST, _LARGEST = 2.0**-48, 2.0**48
 _SPARE = 32  # proposals beyond what is expected: most draws need no second batch
 _BATCH = 2**13  # proposals at once: what they take stays in the processor's cache
 
@@ -71,8 +72,8 @@ def laplace(scale: float, count: int, source: Words = words) -> np.ndarray:
 
 
 def _check(scale: float) -> None:
-    if not 0 < scale <= _LARGEST:
-        raise InputError(f"scale={scale}: must be > 0 and at most {_LARGEST:g}.")
+    if not _SMALLEST <= scale <= _LARGEST:
+        raise InputError(f"scale={scale}: must be between {_SMALLEST:g} and {_LARGEST:g}.")
 
 
 def _drawn(law: _Law, count: int, source: Words) -> np.ndarray:

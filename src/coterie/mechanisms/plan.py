@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
+# Far below, cells of noise would be zero in single precision, and let a sum's signs through; far above, sums overflow.
+_LEAST_CLIP, _LEAST_NOISE = 2.0**-64, 2.0**-96
+
+
 @dataclass(frozen=True)
 class TableNoise:
     """Gaussian noise on a table of whole numbers that each owner releases once, before or after training.
@@ -137,6 +141,13 @@ class ReleasePlan:
 
     def __post_init__(self) -> None:
         _check.positive("clip_norm", self.clip_norm)
+        noise = min((z for z in self.noise_multiplier if z > 0), default=1.0) * self.clip_norm
+        if not (_LEAST_CLIP <= self.clip_norm <= 1 / _LEAST_CLIP and noise >= _LEAST_NOISE):
+            raise InputError(
+                f"clip_norm={self.clip_norm:g}: must be between {_LEAST_CLIP:.2g} and {1 / _LEAST_CLIP:.2g}, and noise "
+                f"at least {_LEAST_NOISE:.2g}, for single precision to hold sums and noise. Choose another clip, or a "
+                "smaller epsilon."
+            )
         object.__setattr__(self, "relation", named(self.relation))
         if not isinstance(self.noise, Noise):
             raise InputError(

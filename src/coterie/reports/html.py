@@ -64,6 +64,8 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
         all_units=counted(sum(run.sizes), run.privacy.unit),
         settings=_settings(run),
         checksums=dict(checksums),
+        # Files that hold oracle values: a guess of a record can be tried against their checksums.
+        of_oracles={"result.json", *(("trace.csv",) if "joint" in metric.oracle else ())},
     )
 
 

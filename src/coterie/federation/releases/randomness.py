@@ -1,7 +1,7 @@
 """Where a real owner's noise comes from: whole numbers, `LATTICE` to one unit, that `mechanisms.noise.noised` adds.
 
-    exact     the discrete Gaussian and Laplace distributions, to the last bit (`mechanisms.discrete`): the default.
-              Millions of numbers a second and core.
+    exact     the discrete Gaussian and Laplace distributions, to the last bit (`mechanisms.discrete`), as much wider as
+              makes them no dearer than continuous ones: the default. Millions of numbers a second and core.
     stream    made normal in double precision and rounded to whole numbers: two or three times as fast. Residual risk:
               the distribution differs from the discrete Gaussian by the rounding of doubles and by the tail that 53-bit
               uniform numbers cannot reach, beyond 8.5 standard deviations.
@@ -25,6 +25,7 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.mechanisms import Noise, discrete
 from coterie.mechanisms import noise as noises
+from coterie.mechanisms.distributions import fitting
 from coterie.mechanisms.noise import LATTICE, NoiseSpec, rounding_slack
 from coterie.mechanisms.plan import ReleasePlan
 
@@ -53,7 +54,7 @@ def source(generator: Generator, plan: ReleasePlan, owner: int) -> NoiseSource:
     # Wider than the plan says, so that rounding, to whole numbers and in the sum, is covered (`rounding_slack`).
     lattice = LATTICE if plan.masked is None else plan.masked.lattice
     scale = lattice * (1.0 + rounding_slack(plan, owner))
-    return _Own(generator, noises.spec(plan), scale)
+    return _Own(generator, noises.spec(plan), fitting(scale))
 
 
 @dataclass(frozen=True)
