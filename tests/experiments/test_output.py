@@ -95,8 +95,9 @@ def header(curve: np.ndarray) -> str:
         disagreement=np.zeros(2),
         steps=np.arange(2),
         sizes=np.array([3, 5]),
-        metric="accuracy",
-        prepared=SimpleNamespace(partition=SimpleNamespace(names=("north", "south"))),
+        prepared=SimpleNamespace(
+            judge=SimpleNamespace(metric="accuracy"), partition=SimpleNamespace(names=("north", "south"))
+        ),
     )
     return output.trace(result).splitlines()[0]  # type: ignore[arg-type]
 
