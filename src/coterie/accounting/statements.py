@@ -40,7 +40,7 @@ class Statement:
 
         Of a certificate the event is among them; `recompute` takes them back.
         """
-        written = {field.name: getattr(self, field.name) for field in fields(self)}
+        written: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in written.items():
             if isinstance(value, float) and math.isinf(value):
                 written[name] = "inf"

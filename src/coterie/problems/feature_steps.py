@@ -80,8 +80,8 @@ def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions |
         if name != "none":
             steps.append(maker.make(size, Stage(table, bounds, tuple(steps), options)))
         # Declared ranges survive scaling (as the new range) and pooling (a mean stays within); nothing else.
-        if name == "scale":
-            bounds = np.broadcast_to([options.low, 1.0], np.shape(bounds))
+        if bounds is not None and name == "scale":
+            bounds = np.broadcast_to([options.low, 1.0], bounds.shape)
         elif name not in ("none", "pool"):
             bounds = None
     return features.compose(*steps)
