@@ -99,7 +99,7 @@ def some(found: Prepared, owners: range, rows: int) -> tuple[Holdings, np.ndarra
     x, y = (np.concatenate(part) for part in zip(*each))
     ends = np.cumsum([len(own) for _, own in each])
     parts = Partition(tuple(np.split(np.arange(len(y)), ends[:-1])), tuple(map(str, owners)))
-    return jax.tree.map(jnp.asarray, to_shards(x, y, parts)), x, y
+    return jax.tree.map(jnp.asarray, to_shards(x, y, parts.rows)), x, y
 
 
 def measured(world: World, tried: list[Setting], seeds: range = SEEDS) -> list[float]:

@@ -109,7 +109,7 @@ def run(data: Data, seed: int, clip: float, options: dict, calibration: str) -> 
         params=problem.model.init(jax.random.key(seed)),
     )
     program: Program = build("push_sum", task, options, calibration)
-    shards = to_shards(data.x, data.y, parts)
+    shards = to_shards(data.x, data.y, parts.rows)
     trace = simulate(program, jax.tree.map(jnp.asarray, shards), mixer(task.topology), seed=seed)
     scores = jax.vmap(problem.model.scores, (0, None))(trace.model, jnp.asarray(data.x_test))
     accuracy = float(np.mean(np.asarray(scores).argmax(2) == data.y_test))

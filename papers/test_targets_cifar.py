@@ -91,7 +91,7 @@ def trained(
         params=problem.model.init(jax.random.key(seed)),
     )
     program = build(protocol, task, options, "certified")
-    shards = jax.tree.map(jnp.asarray, to_shards(data.x, data.y, parts))
+    shards = jax.tree.map(jnp.asarray, to_shards(data.x, data.y, parts.rows))
     mixing = mixer(task.topology) if program.aggregate is None else aggregate(program.aggregate)
     return np.asarray(simulate(program, shards, mixing, seed=seed).model), program
 

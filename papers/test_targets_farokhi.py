@@ -126,7 +126,7 @@ def _case(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, 
     curvature = 2 * float(np.linalg.eigvalsh(seen.T @ seen / len(seen))[-1])
     settings = Settings(theta_max=THETA_MAX, smoothness=curvature)
     grams = np.stack([_gram(x[rows], y[rows]) for rows in parts.rows])
-    return Case(task, to_shards(x, y, parts), settings, grams, np.array(sizes) / sum(sizes))
+    return Case(task, to_shards(x, y, parts.rows), settings, grams, np.array(sizes) / sum(sizes))
 
 
 def _public_bound(x: np.ndarray, y: np.ndarray) -> float:

@@ -34,7 +34,6 @@ from coterie.problems.datasets import load
 from coterie.problems.holdings import to_shards
 from coterie.problems.losses import loss_for
 from coterie.problems.models import linear
-from coterie.problems.partition import Partition
 from coterie.problems.penalties import l2, none
 from coterie.problems.problem import Problem
 from coterie.program import Holdings
@@ -108,7 +107,7 @@ def drawn(data: Case, owners: int, each: int) -> Holdings:
         [rng.permutation(len(data.y)) for _ in range(math.ceil(owners * each / len(data.y)))]
     )
     rows = tuple(order[i * each : (i + 1) * each] for i in range(owners))
-    return to_shards(data.x, data.y, Partition(rows, tuple(str(i) for i in range(owners))))
+    return to_shards(data.x, data.y, rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ def case(seed: int) -> tuple[Task, Holdings]:
         topology=build_topology("complete", PARTIES),
         params=problem.model.init(jax.random.key(0)),
     )
-    return task, to_shards(x, table.y, parts)
+    return task, to_shards(x, table.y, parts.rows)
 
 
 def measure(name: str, options: dict[str, Any], calibration: str = "certified") -> Row:

@@ -37,7 +37,6 @@ from coterie.experiments.measured import central_of
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.problems.datasets.memory import Records
 from coterie.problems.holdings import records_of, to_shards
-from coterie.problems.partition import Partition
 from coterie.protocols import build
 from coterie.units import RECORD, unit_of
 from papers import census_people
@@ -79,7 +78,7 @@ def as_rows(ready: Prepared) -> Prepared:
     sizes = [len(y) for _, y in owned]
     x, y = (np.concatenate(part) for part in zip(*owned))
     rows = tuple(np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
-    shards = to_shards(x, y, Partition(rows, ready.partition.names))
+    shards = to_shards(x, y, rows)
     return ready._replace(shards=shards, task=replace(ready.task, sizes=tuple(sizes), unit=RECORD))
 
 

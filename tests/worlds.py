@@ -8,7 +8,6 @@ import numpy as np
 from coterie.problems.holdings import filled, grouped, places, to_shards
 from coterie.problems.losses import Loss, logistic
 from coterie.problems.models import linear
-from coterie.problems.partition import Partition
 from coterie.problems.penalties import Penalty, l2
 from coterie.problems.problem import Problem
 from coterie.program import Groups, Holdings, Shards
@@ -35,7 +34,7 @@ def holdings(sizes: tuple[int, ...], dim: int, seed: int = 0) -> Holdings:
     each = [shards(sizes, dim, seed).of(owner) for owner in range(len(sizes))]
     x, y = (np.concatenate(part) for part in zip(*each))
     rows = np.split(np.arange(len(y)), np.cumsum(sizes)[:-1])
-    return to_shards(x, y, Partition(tuple(rows), tuple(map(str, range(len(sizes))))))
+    return to_shards(x, y, rows)
 
 
 def units(sizes: tuple[int, ...], dim: int, most: int, seed: int = 0) -> Shards:

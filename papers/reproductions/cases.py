@@ -88,7 +88,7 @@ def case(data: Data, data_dir: Path | None = None) -> Case:
     return Case(
         problem=problem,
         sizes=tuple(len(rows) for rows in parts.rows),
-        shards=jax.tree.map(jnp.asarray, _padded(to_shards(x, y, parts))),
+        shards=jax.tree.map(jnp.asarray, _padded(to_shards(x, y, parts.rows))),
         x=x,
         y=y,
         x_test=x_test[tested],

@@ -10,7 +10,7 @@ from coterie.experiments.prepare import prepare
 from coterie.problems.datasets import Source, load_file
 from coterie.problems.datasets.declared import Declared, from_json
 from coterie.problems.datasets.memory import Records
-from coterie.problems.holdings import laid_out, records_of, to_units
+from coterie.problems.holdings import laid_out, records_of, to_shards
 from coterie.problems.partition import partition
 from coterie.problems.whose import Whose, units_of
 from coterie.units import RECORD, Unit, unit_of
@@ -118,7 +118,7 @@ def test_the_latest_records_stay_by_the_declared_date(tmp_path):
 def test_units_take_a_records_place_in_the_arrays():
     x, y = np.arange(14, dtype=np.float32).reshape(7, 2), np.arange(7.0, dtype=np.float32)
     units = [[np.array([0]), np.array([1, 2, 3])], [np.array([5, 4])]]
-    shards = to_units(x, y, units)
+    shards = to_shards(x, y, units)
     assert (shards.x.shape, shards.y.shape) == ((2, 2, 3, 2), (2, 2, 3))
     assert shards.counts.tolist() == [2, 1]
     assert shards.within.tolist() == [[1, 3], [2, 0]]
@@ -136,7 +136,7 @@ def test_owners_of_many_sizes_keep_their_units():
     x = np.zeros((4000, 600), np.float32)
     y = np.arange(4000, dtype=np.float32)
     units = [[np.array([at]) for at in range(3900)], *([np.array([3900 + at])] for at in range(100))]
-    shards = to_units(x, y, units)
+    shards = to_shards(x, y, units)
     assert not hasattr(shards, "x")  # in several arrays
     assert [records_of(shards, owner)[1][0] for owner in (0, 1, 100)] == [0, 3900, 3999]
 

@@ -96,8 +96,9 @@ def header(curve: np.ndarray) -> str:
         steps=np.arange(2),
         sizes=np.array([3, 5]),
         sizes_are_public=True,
-        metric="accuracy",
-        prepared=SimpleNamespace(partition=SimpleNamespace(names=("north", "south"))),
+        prepared=SimpleNamespace(
+            judge=SimpleNamespace(metric="accuracy"), partition=SimpleNamespace(names=("north", "south"))
+        ),
     )
     return output.trace(result).splitlines()[0]  # type: ignore[arg-type]
 

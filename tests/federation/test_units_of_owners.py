@@ -29,7 +29,7 @@ from coterie.federation.collaboration import collaboration
 from coterie.model import load
 from coterie.model.words import card
 from coterie.problems.datasets.schema import Schema
-from coterie.problems.holdings import to_units
+from coterie.problems.holdings import to_shards
 from coterie.problems.whose import units_of
 
 SIZES, CAP = (5, 7), 3
@@ -73,7 +73,7 @@ class Visits(Trial):
             units.append([rows + first for rows in own])
             first += len(one.y)
         x = np.concatenate([planned.features.apply(one.x) for one in read])
-        shards = jax.tree.map(jnp.asarray, to_units(x, np.concatenate([one.y for one in read]), units))
+        shards = jax.tree.map(jnp.asarray, to_shards(x, np.concatenate([one.y for one in read]), units))
         mixer = topologies.mixer(planned.task.topology, planned.gossip_steps)
         return simulate(planned.program, shards, mixer, seed=self.seed, transcript=True)
 

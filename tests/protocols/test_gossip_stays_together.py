@@ -11,7 +11,6 @@ from coterie.problems.features import EVEN, unit_ball
 from coterie.problems.holdings import to_shards
 from coterie.problems.losses import huber
 from coterie.problems.models import linear
-from coterie.problems.partition import Partition
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem
 from coterie.protocols import build
@@ -37,7 +36,7 @@ def test_what_accelerated_owners_of_a_quantity_disagree_on_does_not_grow() -> No
         params=jnp.zeros((COLUMNS + 1, 1)),
     )
     program = build("dual_averaging", task, {"rounds": ROUNDS}, "certified")
-    shards = to_shards(x, y, Partition(rows, tuple(map(str, range(OWNERS)))))
+    shards = to_shards(x, y, rows)
     mixer = topologies.mixer(task.topology, topologies.gossip_steps_for(task.topology))
     models = np.asarray(simulate(program, shards, mixer, seed=0).model)[..., 0]
     apart = np.linalg.norm(models - models.mean(axis=0), axis=1).max()

@@ -108,7 +108,7 @@ def test_noise_as_drawn_has_the_covariance_that_is_charged(degree):
     plan = replace(program.plan, noise_like=jax.ShapeDtypeStruct((20_000,), jnp.float32))
     spec, sharing = noises.spec(plan), sharing_of(plan, jnp.uint32(7))
     keys = noises.owner_keys(jnp.uint32(7), noises.NOISE, 5)
-    own = jnp.stack([noises.flat_noise(spec, key) for key in keys])
+    own = jnp.stack([spec.kind.unit(key, spec.size) for key in keys])
     drawn = np.asarray(correlated(spec, sharing, own, jnp.int32(0), jnp.int32(3), None), float)
     expected, found = plan.shared.covariance(5), np.cov(drawn)
     error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 20_000)

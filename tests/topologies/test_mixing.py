@@ -63,16 +63,19 @@ def test_random_graphs_mix_as_the_dense_matrix(owners, probability, seed, direct
 
 
 @pytest.mark.parametrize(
-    ("topology", "kernel"),
+    ("topology", "arrays"),
     [
-        (build("ring", 20), mixing._gather),
-        (build("erdos_renyi", 60, probability=0.8), mixing._gather),  # more in-neighbours than are unrolled
-        (build("star", 60), mixing._segments),
-        (from_graphs("wheels", [nx.star_graph(40), nx.path_graph(41)]), mixing._segments),
+        (build("ring", 20), mixing.PaddedNeighbours),
+        (
+            build("erdos_renyi", 60, probability=0.8),
+            mixing.PaddedNeighbours,
+        ),  # more in-neighbours than are unrolled
+        (build("star", 60), mixing.Links),
+        (from_graphs("wheels", [nx.star_graph(40), nx.path_graph(41)]), mixing.Links),
     ],
 )
-def test_kernels_are_the_intended_ones_and_right(topology, kernel):
-    assert mixing._kernel(topology)[0] is kernel
+def test_kernels_are_the_intended_ones_and_right(topology, arrays):
+    assert isinstance(mixer(topology).arrays, arrays)
     messages = draw((topology.owners, 5))
     for step in range(1, 4):
         expected = dense(topology.schedule[(step - 1) % topology.period], topology.owners) @ messages

@@ -64,7 +64,9 @@ def _atom(event: Any) -> Any:
         case dp.NonPrivateDpEvent():
             return event
         case dp.GaussianDpEvent() | dp.LaplaceDpEvent():
-            return _noised(event, event.noise_multiplier)
+            if not event.noise_multiplier >= 0:
+                raise InputError(f"noise_multiplier={event.noise_multiplier}: must be >= 0.")
+            return event if event.noise_multiplier > 0 else dp.NonPrivateDpEvent()
         case dp.RandomizedResponseDpEvent():
             return _response(event)
         case dp.PoissonSampledDpEvent():
@@ -76,14 +78,6 @@ def _atom(event: Any) -> Any:
         case dp.TruncatedSubsampledGaussianDpEvent():
             return _capped(event)
     raise _unsupported(event)
-
-
-def _noised(event: Any, noise_multiplier: float) -> Any:
-    import dp_accounting as dp
-
-    if not noise_multiplier >= 0:
-        raise InputError(f"noise_multiplier={noise_multiplier}: must be >= 0.")
-    return event if noise_multiplier > 0 else dp.NonPrivateDpEvent()
 
 
 def _response(event: Any) -> Any:
@@ -124,7 +118,8 @@ def _capped(event: Any) -> Any:
     if event.sampling_probability == 0 or event.truncated_batch_size == 0:
         return None
     _check.probability("sampling_probability", event.sampling_probability)
-    return _noised(event, event.noise_multiplier)
+    single = _atom(dp.GaussianDpEvent(event.noise_multiplier))
+    return event if isinstance(single, dp.GaussianDpEvent) else single
 
 
 def grouped(flat: Flat, group: int) -> Flat:

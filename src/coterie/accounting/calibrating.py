@@ -11,7 +11,7 @@ from coterie.accounting.atoms import flatten
 from coterie.accounting.certifying import STANDS_STILL, bound_of, certify
 from coterie.accounting.gaussian import noise_for
 from coterie.errors import BudgetError
-from coterie.relations import REPLACE_ONE, Relation, named
+from coterie.relations import REPLACE_ONE, named
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -49,23 +49,17 @@ def calibrate(
         spent = bound_of(flat, delta, relation, stands_still).epsilon
         return min(max(math.log(spent / epsilon), -_FAR), _FAR) if spent > 0 else -_FAR
 
-    exact = _plain_gaussian(make_event, epsilon, delta, relation)
-    guess, growth = (_search(excess, epsilon, tolerance), tolerance / 2) if exact is None else (exact, 1e-12)
+    one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
+    plain = delta > 0 and one.precision > 0 and not (one.parts or two.parts or one.reason or two.reason)
+    if plain and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12):
+        # The closed form: the event is nothing but Gaussians that all scale with the multiplier.
+        guess, growth = noise_for(epsilon, delta) * relation.reach * math.sqrt(one.precision), 1e-12
+    else:
+        guess, growth = _search(excess, epsilon, tolerance), tolerance / 2
     # A root is met up to rounding only: step up until the certificate itself agrees.
     while certify(make_event(guess), delta=delta, relation=relation).epsilon > epsilon:
         guess, growth = guess * (1 + growth), growth * 2
     return guess
-
-
-def _plain_gaussian(
-    make_event: Callable[[float], DpEvent], epsilon: float, delta: float, relation: Relation
-) -> float | None:
-    """The closed form, where the event is nothing but Gaussians that all scale with the multiplier."""
-    one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
-    plain = not (one.parts or two.parts or one.reason or two.reason) and one.precision > 0
-    if not (plain and delta and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12)):
-        return None
-    return noise_for(epsilon, delta) * relation.reach * math.sqrt(one.precision)
 
 
 def _search(excess: Callable[[float, float], float], epsilon: float, tolerance: float) -> float:

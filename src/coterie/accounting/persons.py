@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,18 @@ def of_events(
     Argument: owners' noises are independent, and a unit of each of `owners` changes at most one of theirs: what all
     owners send is the adaptive composition of their mechanisms, of which only these see a difference.
     """
-    sets = _sets(events, owners, named(relation))
+    by_kind: dict[Flat, list[DpEvent]] = {}
+    for event in events:
+        by_kind.setdefault(flatten(event), []).append(event)
+    gaussian = not any(kind.parts or kind.reason for kind in by_kind)
+    if gaussian or math.comb(len(by_kind) + owners - 1, owners) > MOST_SETS:
+        sets = [no_better(events, owners, named(relation))]
+    else:
+        sets = [
+            _composed([by_kind[kind][0] for kind in kinds])
+            for kinds in combinations_with_replacement(by_kind, owners)
+            if all(len(by_kind[kind]) >= times for kind, times in Counter(kinds).items())
+        ]
     each = (
         certify(group, delta=delta, relation=relation, view=view, unit=at_owners(unit, owners))
         for group in sets
@@ -62,27 +73,10 @@ def of_events(
     return max(each, key=lambda one: one.epsilon)
 
 
-def _sets(events: Sequence[DpEvent], owners: int, relation: Relation) -> Iterator[DpEvent]:
-    """Events of sets of owners, the worst among them; see the module's words on which."""
-    by_kind: dict[Flat, list[DpEvent]] = {}
-    for event in events:
-        by_kind.setdefault(flatten(event), []).append(event)
-    if math.comb(len(by_kind) + owners - 1, owners) > MOST_SETS or all(map(_is_gaussian, by_kind)):
-        yield no_better(events, owners, relation)
-    else:
-        for kinds in combinations_with_replacement(by_kind, owners):
-            if all(len(by_kind[kind]) >= times for kind, times in Counter(kinds).items()):
-                yield _composed([by_kind[kind][0] for kind in kinds])
-
-
-def _is_gaussian(flat: Flat) -> bool:
-    return not (flat.parts or flat.reason)
-
-
 def no_better(events: Sequence[DpEvent], owners: int, relation: Relation) -> DpEvent:
     """An event that costs no less than any so many of these: exactly the largest where they are Gaussian."""
     flats = [flatten(event) for event in events]
-    if all(map(_is_gaussian, flats)):
+    if not any(flat.parts or flat.reason for flat in flats):
         by_cost = sorted(zip(flats, events), key=lambda each: -each[0].precision)
         return _composed([event for _, event in by_cost[:owners]])
     return _composed([_weakest(flats, relation)] * owners)

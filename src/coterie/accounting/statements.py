@@ -36,12 +36,19 @@ class Statement:
         return f"(δ = {self.delta:.4g}, {self.relation}, unit: {self.unit}, view: {self.view})"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that JSON can hold: it has no infinity, and null would read as "not computed"."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: "inf" if isinstance(value, float) and math.isinf(value) else value
-            for name, value in values.items()
-        }
+        """Plain values that JSON can hold: it has no infinity, and null would read as "not computed".
+
+        Of a certificate the event is among them; `recompute` takes them back.
+        """
+        written: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in written.items():
+            if isinstance(value, float) and math.isinf(value):
+                written[name] = "inf"
+            elif isinstance(value, tuple):
+                written[name] = list(value)
+            elif name == "event":
+                written[name] = event_to_json(value)
+        return written
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -80,10 +87,6 @@ class Certificate(Statement):
     def __str__(self) -> str:
         tail = f" because {self.reason}" if self.reason else ""
         return f"certified: ε ≤ {upper(self.epsilon)} {self.context} by {self.accountant}{tail}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values that JSON can hold, the event included; `recompute` takes them back."""
-        return super().to_json() | {"event": event_to_json(self.event), "warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

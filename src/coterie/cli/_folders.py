@@ -1,4 +1,4 @@
-"""Where a run's folder goes when nobody says, and what is printed once it is written."""
+"""What was asked of a run, where its folder goes when nobody says, and the run itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from coterie.cli._common import json_line
 
 if TYPE_CHECKING:
+    from coterie.cli._progress import Tell
     from coterie.experiments.experiment import Experiment
-    from coterie.experiments.result import Result
+    from coterie.experiments.training import Keeping
 
 RUNS = Path("runs")  # where results go when --out is not given
 
@@ -30,10 +31,13 @@ def usual_name(experiment: Experiment) -> str:
     return f"{Path(experiment.data_name).stem}-{experiment.protocol}"
 
 
-def written(result: Result, asked: RunRequest) -> str:
-    """Write the run's folder and its logs, and say what there is."""
+def carried_out(asked: RunRequest, tell: Tell, keeping: Keeping | None = None) -> str:
+    """Run it, write its folder and its logs, and say what there is."""
     from coterie.experiments import logs, output
+    from coterie.experiments.run import run
 
+    result = run(asked.experiment, asked.data_dir, tell, keeping)
+    tell("drawing", 0, 0)
     folder = output.write(result, asked.out or output.free_folder(RUNS, usual_name(result.experiment)))
     logged = []
     if asked.log:

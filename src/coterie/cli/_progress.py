@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 Tell = Callable[[str, int, int], None]  # (what, done, of); of = 0 where the length is unknown
@@ -19,7 +19,7 @@ _PAUSE = 10.0  # seconds between two lines of a log
 @contextmanager
 def progress() -> Iterator[Tell]:
     """Yield the function to tell. The bar is gone at the end, so that an error stands alone."""
-    with _interruptible() as pressed, _shown() as tell:
+    with _interruptible() as pressed, _bar() if sys.stderr.isatty() else nullcontext(_log()) as tell:
 
         def heard(what: str, done: int, of: int) -> None:
             if pressed():
@@ -53,32 +53,25 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _shown() -> Iterator[Tell]:
-    if not sys.stderr.isatty():
-        yield _log()
-        return
+def _bar() -> Iterator[Tell]:
+    """One line, which changes its words with the phase."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description:<24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield _bar(bar)
+        line = bar.add_task("starting", total=None)
+        phase = ""
 
+        def tell(what: str, done: int, of: int) -> None:
+            nonlocal phase
+            if what != phase:
+                phase = what
+                bar.reset(line, total=of or None)
+            words = f"{what} (compiling)" if of and not done else what
+            bar.update(line, description=words, completed=done, total=of or None)
 
-def _bar(bar) -> Tell:
-    """One line, which changes its words with the phase."""
-    line = bar.add_task("starting", total=None)
-    phase = ""
-
-    def tell(what: str, done: int, of: int) -> None:
-        nonlocal phase
-        if what != phase:
-            phase = what
-            bar.reset(line, total=of or None)
-        words = f"{what} (compiling)" if of and not done else what
-        bar.update(line, description=words, completed=done, total=of or None)
-
-    return tell
+        yield tell
 
 
 def _log(clock: Callable[[], float] = time.monotonic) -> Tell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie.cli._folders import RUNS, RunRequest, usual_name, written
+from coterie.cli._folders import RUNS, RunRequest, carried_out, usual_name
 from coterie.cli._progress import Tell
 from coterie.errors import InputError
 
@@ -71,12 +71,9 @@ def run_spread(asked: RunRequest, where: Spread, tell: Tell) -> str:
 
 def in_this_process(asked: RunRequest, file: Path, resume: bool, tell: Tell) -> str:
     """The run itself, at the process that writes: train, write the folder, and drop the checkpoint after that."""
-    from coterie.experiments.run import run
     from coterie.experiments.training import Keeping
 
-    result = run(asked.experiment, asked.data_dir, tell, Keeping(file, resume))
-    tell("drawing", 0, 0)
-    text = written(result, asked)
+    text = carried_out(asked, tell, Keeping(file, resume))
     file.unlink(missing_ok=True)
     return text
 

@@ -29,14 +29,17 @@ _ROOM = 20  # columns that a note beside its row needs; with fewer it stands bel
 
 def words(result: Result, folder: Path) -> str:
     """What was run, what it reached, what it cost, where it is."""
-    privacy = result.to_json(str(folder))["privacy"]
+    from coterie.experiments.judging import metric_words
+
+    told = result.to_json(str(folder))
+    metric, privacy, prepared = told["metric"], told["privacy"], result.prepared
     blocks = [
-        *_verdict(result),
+        *_verdict(metric),
         *wrap(_what(result)),
         "",
-        f"{result.metric_words} on {result.prepared.tested:,} {result.test_rows}",
-        *in_columns(_metric_rows(result)),
-        *_other_metrics(result),
+        f"{metric_words(metric['name'], prepared.table)} on {prepared.tested:,} {prepared.test_rows}",
+        *in_columns(_metric_rows(result, metric["oracle"])),
+        *_other_metrics(result, metric["why"]),
         "",
         *_around(result),
         *_chosen(result),
@@ -46,10 +49,10 @@ def words(result: Result, folder: Path) -> str:
             f"({privacy['relation']}, {privacy['view']}, δ = {privacy['delta']:g})"
         ),
         *in_columns(_privacy_rows(result, privacy)),
-        *budgets_of(result.prepared.partition.names, result.prepared.task.epsilon),
+        *budgets_of(prepared.partition.names, prepared.task.epsilon),
         *_notes(result, privacy),
         *wrap(f"promise: {privacy['promise'][0].partition(': ')[2]}"),
-        *about_file(result.prepared.table, result.findings),
+        *about_file(prepared.table, result.findings),
         "",
         *wrap("oracle: computed from private records, for your eyes; no owner releases it."),
         f"written: {folder}  ({result.seconds:.1f} s)",
@@ -89,14 +92,14 @@ def _partition(result: Result) -> str:
     return f"partition column ({some(parts.names, NAMED)}{told})"
 
 
-def _verdict(result: Result) -> list[str]:
+def _verdict(metric: dict[str, Any]) -> list[str]:
     """First thing: that the model is no better than a constant, where it is not."""
-    mark = " (oracle)" if "verdict" in result.oracle else ""
-    return [*wrap(f"{result.verdict}{mark}"), ""] if result.verdict else []
+    mark = " (oracle)" if "verdict" in metric["oracle"] else ""
+    return [*wrap(f"{metric['verdict']}{mark}"), ""] if metric["verdict"] else []
 
 
-def _metric_rows(result: Result) -> list[tuple[str, str, str]]:
-    mark = "oracle; " if "constant" in result.oracle else ""
+def _metric_rows(result: Result, oracle: list[str]) -> list[tuple[str, str, str]]:
+    mark = "oracle; " if "constant" in oracle else ""
     return [
         ("joint model", shown(result.joint), ""),
         ("each owner alone, same budget", shown(result.local_mean), "oracle; mean, weighted by size"),
@@ -105,7 +108,7 @@ def _metric_rows(result: Result) -> list[tuple[str, str, str]]:
     ]
 
 
-def _other_metrics(result: Result) -> list[str]:
+def _other_metrics(result: Result, why: str) -> list[str]:
     """All metrics but the first of the joint model, and why that one is first."""
     from coterie.problems.metrics import METRICS  # loads NumPy, which a refusal must not wait for
 
@@ -113,10 +116,10 @@ def _other_metrics(result: Result) -> list[str]:
     told = [
         f"{METRICS[name].words} {shown(value)}"
         for name, value in zip(names, result.measures[:, 0].tolist())
-        if name != result.metric
+        if name != result.prepared.judge.metric
     ]
     lines = wrap(f"the joint model also: {', '.join(told)}")
-    return lines + (wrap(f"note: {result.why}") if result.why else [])
+    return lines + (wrap(f"note: {why}") if why else [])
 
 
 def _around(result: Result) -> list[str]:

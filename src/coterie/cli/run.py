@@ -13,8 +13,8 @@ import typer
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
 from coterie.cli._common import exits
-from coterie.cli._folders import RUNS, RunRequest, usual_name, written
-from coterie.cli._progress import Tell, progress
+from coterie.cli._folders import RUNS, RunRequest, carried_out, usual_name
+from coterie.cli._progress import progress
 from coterie.cli._spread import Spread, check_unused, run_spread
 from coterie.errors import InputError
 
@@ -108,20 +108,13 @@ def run(
 
             wanted(asked.log, log_oracles, in_folder=True)  # before any work
         with progress() as tell:
-            text = (
-                run_spread(asked, where, tell) if chosen.engine == "spmd" else _run_here(asked, where, tell)
-            )
+            if chosen.engine == "spmd":
+                text = run_spread(asked, where, tell)
+            else:
+                check_unused(where, chosen.engine)
+                keep_compiled()
+                text = carried_out(asked, tell)
         print(text)
-
-
-def _run_here(asked: RunRequest, where: Spread, tell: Tell) -> str:
-    check_unused(where, asked.experiment.engine)
-    from coterie.experiments.run import run as run_experiment
-
-    keep_compiled()
-    result = run_experiment(asked.experiment, asked.data_dir, tell)
-    tell("drawing", 0, 0)
-    return written(result, asked)
 
 
 def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pairs: list[str]) -> Experiment:

@@ -29,11 +29,6 @@ def number_of(holdings: Holdings) -> int:
     return sum(part.counts.shape[0] for part in parts_of(holdings))
 
 
-def over_owners(function: Callable, axes: tuple) -> Callable:
-    """`vmap` over owners; the last argument is the context."""
-    return jax.vmap(function, (*axes[:-1], AXES))
-
-
 def context_of(
     program: Program, owner: int, *, step: int = 1, turn: int = 0, key: Array | None = None
 ) -> Context:
@@ -63,7 +58,7 @@ def rows_of(context: Context, owners: Array) -> Context:
 
 def with_records(function: Callable, holdings: Holdings, given: tuple, context: Context) -> PyTree:
     """`function(own records, *own rows of given, own context)` of every owner, in the owners' order."""
-    mapped = over_owners(function, (0,) * (len(given) + 2))
+    mapped = jax.vmap(function, (*(0,) * (len(given) + 1), AXES))
     if isinstance(holdings, Shards):
         return mapped(holdings, *given, context)
     parts = [
@@ -132,10 +127,13 @@ def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, tur
 
 def numbers_drawn(sampler: Sampler, holdings: Holdings) -> int:
     """How many numbers all owners' batches of a round take, with what is drawn to choose them."""
+    longest = _longest(sampler, holdings)
+    if longest is None:
+        return 0
     parts = parts_of(holdings)
     choice = sum(part.counts.shape[0] * sampler.cost(part.x.shape[1]) for part in parts)
     record = math.prod(parts[0].x.shape[2:])
-    return choice + number_of(holdings) * (_longest(sampler, holdings) or 0) * record
+    return choice + number_of(holdings) * longest * record
 
 
 def _longest(sampler: Sampler, holdings: Holdings) -> int | None:

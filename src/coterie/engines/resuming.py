@@ -34,8 +34,10 @@ def keep(parts: MeshLayout, carry: PyTree, past: PastSteps, file: Path, mark: st
     arrays = {
         "points": np.asarray(past.points),
         **checkpoint.flat("carry", real(parts, whole)),
-        **checkpoint.flat("looks", steps.stack(past.looks) if past.looks else ()),
-        **checkpoint.flat("out", (steps.concatenate(past.infos), steps.concatenate(past.messages))),
+        **checkpoint.flat("looks", steps.joined(past.looks, np.stack) if past.looks else ()),
+        **checkpoint.flat(
+            "out", (steps.joined(past.infos, np.concatenate), steps.joined(past.messages, np.concatenate))
+        ),
     }
     checkpoint.write(file, mark, arrays)
 

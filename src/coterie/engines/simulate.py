@@ -55,10 +55,10 @@ def simulate(
                 progress(points[-1], total)
     return Trace(
         step=np.asarray(points),
-        probes=steps.stack(looks) if looks else None,
+        probes=steps.joined(looks, np.stack) if looks else None,
         model=steps.models(static, carry),
-        info=steps.concatenate(infos),
-        messages=steps.concatenate(messages) if transcript else None,
+        info=steps.joined(infos, np.concatenate),
+        messages=steps.joined(messages, np.concatenate) if transcript else None,
         turns=turns,
     )
 

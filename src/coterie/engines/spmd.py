@@ -68,10 +68,10 @@ def spmd(
         model = everyones(parts, models(parts, carry))
     return Trace(
         step=np.asarray(past.points),
-        probes=steps.stack(past.looks) if past.looks else None,
+        probes=steps.joined(past.looks, np.stack) if past.looks else None,
         model=model,
-        info=steps.concatenate(past.infos),
-        messages=steps.concatenate(past.messages) if transcript else None,
+        info=steps.joined(past.infos, np.concatenate),
+        messages=steps.joined(past.messages, np.concatenate) if transcript else None,
         turns=turns,
     )
 

@@ -18,13 +18,13 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.engines.blocks import in_blocks, once
 from coterie.engines.owners import (
+    AXES,
     drawn,
     drawn_by,
     everything,
     number_of,
     numbers_drawn,
     of_one,
-    over_owners,
     rows_of,
     with_records,
 )
@@ -142,7 +142,7 @@ def start(static: Static, world: RunWorld, params: PyTree) -> PyTree:
 def first_states(static: Static, world: RunWorld, params: PyTree) -> PyTree:
     """Every owner's first state."""
     context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
-    return over_owners(static.functions.init, (None, 0))(params, context)
+    return jax.vmap(static.functions.init, (None, AXES))(params, context)
 
 
 def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks: Tick) -> tuple:
@@ -155,7 +155,8 @@ def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks
     def draw(tick: Tick) -> tuple:
         """Noise and records of all owners for one round; `scan` sees them as data, so nothing is drawn twice."""
         fold = jax.vmap(jax.random.fold_in, (0, None))
-        noise = jax.vmap(partial(noises.flat_noise, static.noise))(fold(world.noise_keys, tick.step))
+        keys = fold(world.noise_keys, tick.step)
+        noise = jax.vmap(lambda key: static.noise.kind.unit(key, static.noise.size))(keys)
         if isinstance(world.sharing, Sharing):
             noise = correlated(static.noise, world.sharing, noise, world.first, tick.step, static.axis)
         keys = fold(world.sampling_keys, tick.step)
@@ -172,10 +173,10 @@ def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks
         if batch is None:
             message, private = with_records(emit_all, world.shards, (state, noise), context)
         else:
-            message, private = over_owners(functions.emit, (0, 0, 0, 0))(state, batch, noise, context)
+            message, private = jax.vmap(functions.emit, (0, 0, 0, AXES))(state, batch, noise, context)
         message = once(message, tick.step)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
-        public, info = over_owners(functions.absorb, (0, 0, 0, 0))(state.public, message, mixed, context)
+        public, info = jax.vmap(functions.absorb, (0, 0, 0, AXES))(state.public, message, mixed, context)
         kept = watch and watch(Seen(state.public, message, context, tick.live), world.shards, world.aside)
         after = State(public, private)
         if static.padded:
@@ -193,7 +194,7 @@ def take_visits(static: Static, block: int, world: RunWorld, carry: tuple, ticks
 
     def draw(tick: Tick) -> tuple:
         key = partial(_folded, owner=tick.owner, step=tick.step)
-        noise = noises.flat_noise(static.noise, key(world.noise_keys))
+        noise = static.noise.kind.unit(key(world.noise_keys), static.noise.size)
         here, _ = _whereabouts(static, world, tick.owner)
         batch = drawn_by(static.sampler, world.shards, here, key(world.sampling_keys), tick.turn)
         return noise, batch, key(world.coin_keys)
@@ -320,11 +321,6 @@ def models(static: Static, carry: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[None], static.functions.model(carry[0]))
 
 
-def stack(trees: list) -> PyTree:
-    """Equal trees with a new leading axis."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-def concatenate(trees: list) -> PyTree:
-    """Equal trees, one after the other along their first axis."""
-    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *trees)
+def joined(trees: list, how: Callable[[list], np.ndarray]) -> PyTree:
+    """Equal trees as one, leaf by leaf: `np.stack`, or `np.concatenate`."""
+    return jax.tree.map(lambda *leaves: how([np.asarray(leaf) for leaf in leaves]), *trees)

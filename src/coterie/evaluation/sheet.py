@@ -186,7 +186,7 @@ class Sheet:
 
     def _binary(self, score: np.ndarray, is_second: np.ndarray, lost: np.ndarray) -> dict[str, np.ndarray]:
         score = np.where(lost, np.where(is_second, -_TINY, _TINY), score)
-        brier = np.where(lost, 1.0, (probabilities("logistic", score)[:, 1] - is_second) ** 2)
+        brier = np.where(lost, 1.0, (probabilities("logistic", score[:, None])[:, 1] - is_second) ** 2)
         return {
             "cells": (2 * band(score) + is_second)[:, None],
             "wrong": ((score > 0) != is_second)[:, None].astype(float),

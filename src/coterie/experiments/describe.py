@@ -66,27 +66,24 @@ def classes_of(table: Table) -> tuple[str, ...]:
 
 
 def provenance(experiment: Experiment) -> dict[str, Any]:
-    """With what it was made."""
+    """With what it was made. Checksums are of public files alone: who knows all records but one could try guesses of
+    that one against a checksum."""
     import jax
 
+    checksums = None
+    if (data := experiment.data_name) in DATASETS:
+        files = DATASETS.find(data).files
+        checksums = {file.path: file.sha256 for file in files} or None
+        if not files and DATASETS.is_own(data):
+            embedded = resources.files("coterie.problems") / "embedded" / f"{data}.npz"
+            checksums = {embedded.name: hashlib.sha256(embedded.read_bytes()).hexdigest()}
     return {
         "versions": {"python": platform.python_version()}
         | {name: metadata.version(name) for name in _LIBRARIES},
         "platform": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
         "seed": experiment.seed,
-        "data_sha256": _data_checksums(experiment.data_name),
+        "data_sha256": checksums,
     }
-
-
-def _data_checksums(data: str) -> dict[str, str] | None:
-    """Of public files alone. Who knows all records but one could try guesses of that one against a checksum."""
-    if data not in DATASETS:
-        return None
-    files = DATASETS.find(data).files
-    if files or not DATASETS.is_own(data):
-        return {file.path: file.sha256 for file in files} or None
-    embedded = resources.files("coterie.problems") / "embedded" / f"{data}.npz"
-    return {embedded.name: hashlib.sha256(embedded.read_bytes()).hexdigest()}
 
 
 def guarantee(
@@ -103,7 +100,10 @@ def facts(
     plan: ReleasePlan, certificates: Sequence[Certificate], experiment: Experiment, table: Table, engine: str
 ) -> Facts:
     """What the statement is made of; `engine`: where the plan ran."""
-    worst = max(certificates, key=lambda certificate: certificate.epsilon)
+    worst, adding_up = max(certificates, key=lambda certificate: certificate.epsilon), None
+    if named_against(worst.view) is not None and math.isfinite(worst.epsilon):
+        # The certificate of the ε that the view names, without sizes, which may be private: to be computed again.
+        adding_up = replace(worst_against(plan, worst.delta), size=None, warnings=()).to_json()
     return Facts(
         epsilon=worst.epsilon,
         delta=worst.delta,
@@ -129,7 +129,7 @@ def facts(
         grouped_by=(experiment.evaluate_by or "") if plan.evaluation is not None else "",
         colluding=plan.colluding,
         all_others=None if plan.colluding is None else worst_against(plan, worst.delta).to_json(),
-        adding_up=_adding_up(plan, worst),
+        adding_up=adding_up,
         owners_per_person=experiment.owners_per_person,
         person=_person(plan, worst, experiment.owners_per_person),
         pair=_person(plan, worst, 2) if experiment.owners_per_person > 2 else None,
@@ -141,13 +141,6 @@ def facts(
         test_is_public=table.test_is_public,
         engine=engine,
     )
-
-
-def _adding_up(plan: ReleasePlan, worst: Certificate) -> dict[str, Any] | None:
-    """The certificate of the ε that the view names, without sizes, which may be private: a reader computes it again."""
-    if named_against(worst.view) is None or math.isinf(worst.epsilon):
-        return None
-    return replace(worst_against(plan, worst.delta), size=None, warnings=()).to_json()
 
 
 def _person(plan: ReleasePlan, worst: Certificate, owners_per_person: int) -> dict[str, Any] | None:

@@ -43,11 +43,11 @@ def built(
     `held`: how many units each owner keeps out of training, to evaluate on; None: it evaluates on those it trains on.
     InputError, before any training, where they could tell nothing.
     """
+    if not (experiment.centre or experiment.select or experiment.evaluate):
+        return build(experiment.protocol, task, settings, experiment.calibration)
     make = partial(_built, experiment, table, settings, held)
-    tables = experiment.centre or experiment.select or experiment.evaluate
-    if tables and experiment.calibration == "certified":  # a person shows in tables, too
-        return persons.held(make, task)
-    return make(task)
+    # A person shows in tables, too.
+    return persons.held(make, task) if experiment.calibration == "certified" else make(task)
 
 
 def _built(

@@ -112,7 +112,7 @@ def _points(result: Result, certified: float | str) -> list[tuple[int, dict[str,
         one = {
             "messages": round(result.messages * step / last),
             "disagreement": apart,
-            f"{mark}{result.metric}": value,
+            f"{mark}{result.prepared.judge.metric}": value,
         }
         spent = float(certified) if step == last else _spent(result, step) if public else None
         found.append((step, one if spent is None else one | {"certified_epsilon": spent}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -19,12 +18,11 @@ from coterie.errors import InputError
 from coterie.experiments import kept, recompute
 from coterie.experiments.oracle import is_oracle
 from coterie.model.format import FILE as MODEL
-from coterie.relations import named
 from coterie.reports.amounts import many
 from coterie.reports.figures import drawn, gauged, png
 from coterie.reports.gauges import gauges
 from coterie.reports.html import curve, page
-from coterie.reports.reading import FILES, Run, read
+from coterie.reports.reading import FILES, read
 from coterie.units import counted
 
 if TYPE_CHECKING:
@@ -80,8 +78,12 @@ def write(result: Result, out: Path) -> Path:
         "trace.csv": trace(result).encode(),
     }
     run = read(files)
-    files |= pictures(run)
-    files["report.html"] = _page(run, files)
+    unit = run.privacy.unit
+    units = f", {counted(sum(run.sizes), unit)}" if result.sizes_are_public else ""
+    what = f"{Path(run.data).stem}: {many(len(run.names), 'owner')}{units}"
+    files["metric.png"] = png(drawn(curve(run), f"{what}, {run.protocol}"))
+    files["epsilon.png"] = png(gauged(gauges(run), f"{what}: privacy of one {unit}"))
+    files["report.html"] = page(run, files)
     try:
         _write_all(files, out)
     except OSError as error:
@@ -92,12 +94,7 @@ def write(result: Result, out: Path) -> Path:
 
 def report(files: Mapping[str, bytes]) -> bytes:
     """The page about a run, from its other files alone: whoever has these can make it again."""
-    return _page(read(files), files)
-
-
-def _page(run: Run, files: Mapping[str, bytes]) -> bytes:
-    checksums = {name: hashlib.sha256(files[name]).hexdigest() for name in FILES}
-    return page(run, checksums).encode("utf-8", "replace")
+    return page(read(files), files)
 
 
 def rewrite_report(folder: Path) -> Path:
@@ -192,19 +189,8 @@ def trace(result: Result) -> str:
     )
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    mark = ORACLE if is_oracle(result.curve) else ""
-    writer.writerow(["step", f"{result.metric}{mark}", "disagreement", *(f"{name}{mark}" for name in names)])
+    mark, metric = ORACLE if is_oracle(result.curve) else "", result.prepared.judge.metric
+    writer.writerow(["step", f"{metric}{mark}", "disagreement", *(f"{name}{mark}" for name in names)])
     for step, mean, apart, row in zip(result.steps, joint, result.disagreement, result.curve):
         writer.writerow([int(step), *(f"{value:.6g}" for value in (mean, apart, *row))])
     return text.getvalue()
-
-
-def pictures(run: Run) -> dict[str, bytes]:
-    """The metric over rounds between floor and ceiling, and what each owner spent of its budget."""
-    owners, unit = many(len(run.names), "owner"), run.privacy.unit
-    units = f", {counted(sum(run.sizes), unit)}" if named(run.privacy.relation).sizes_are_public else ""
-    what = f"{Path(run.data).stem}: {owners}{units}"
-    return {
-        "metric.png": png(drawn(curve(run), f"{what}, {run.protocol}")),
-        "epsilon.png": png(gauged(gauges(run), f"{what}: privacy of one {unit}")),
-    }

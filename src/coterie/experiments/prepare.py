@@ -21,7 +21,7 @@ from coterie.experiments.judging import judge_of
 from coterie.problems import feature_steps, features
 from coterie.problems.datasets import Source
 from coterie.problems.features import FeatureMap
-from coterie.problems.holdings import Own, chosen, listed, to_shards, to_units
+from coterie.problems.holdings import Own, chosen, to_shards
 from coterie.problems.losses import DEFAULTS, loss_for, suiting, weighted
 from coterie.problems.metrics import Judge
 from coterie.problems.models import MODELS
@@ -98,8 +98,8 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
         unit=unit,
         owners_per_person=experiment.owners_per_person,
     )
-    parts = parts._replace(rows=tuple(listed(one)[0] for one in trained))
-    shards = _held(x, table, parts, trained, unit)
+    shards = to_shards(x, table.y, trained)
+    parts = parts._replace(rows=tuple(one if unit == RECORD else np.concatenate(one) for one in trained))
     return Prepared(table, parts, task, shards, x_test, table.y_test, mapped, judge, trained, held)
 
 
@@ -107,12 +107,8 @@ def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tup
     """The same with features around what owners release of them."""
     table, plain = prepared.table, feature_map(experiment, prepared.table)
     mapped, told = centring.release(experiment, table, prepared.trained, program, plain)
-    shards = _held(mapped.apply(table.x), table, prepared.partition, prepared.trained, prepared.task.unit)
+    shards = to_shards(mapped.apply(table.x), table.y, prepared.trained)
     return prepared._replace(features=mapped, x_test=mapped.apply(table.x_test), shards=shards), told
-
-
-def _held(x: np.ndarray, table: Table, parts: Partition, trained: Sequence[Own], unit: Unit) -> Holdings:
-    return to_shards(x, table.y, parts) if unit == RECORD else to_units(x, table.y, trained)
 
 
 def _divided(own: Sequence[Own], experiment: Experiment, unit: Unit) -> tuple[Sequence[Own], Sequence[Own]]:

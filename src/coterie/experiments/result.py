@@ -17,8 +17,7 @@ from coterie.evaluation.told import Published
 from coterie.experiments import describe, recompute
 from coterie.experiments.decisions import in_words
 from coterie.experiments.experiment import Experiment
-from coterie.experiments.fitting import Fitted
-from coterie.experiments.judging import metric_words, shown_first
+from coterie.experiments.judging import shown_first
 from coterie.experiments.oracle import Oracle, OracleArray, OracleWords, is_oracle, oracle
 from coterie.experiments.prepare import Prepared
 from coterie.experiments.trained import model_of_run
@@ -66,27 +65,13 @@ class Result:
         mark = " (oracle)" if is_oracle(self.joint) else ""
         return (
             f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {len(self.sizes)} owners: "
-            f"{self.metric} {self.joint:.4g}{mark}; {worst}>"
+            f"{self.prepared.judge.metric} {self.joint:.4g}{mark}; {worst}>"
         )
 
     @cached_property
     def model(self) -> TrainedModel:
         """The joint model, to predict with and to keep. Made of releases and public facts alone."""
-        return model_of_run(
-            Fitted(
-                experiment=self.experiment,
-                prepared=self.prepared,
-                program=self.program,
-                certificates=self.certificates,
-                params=self.params,
-                steps=self.steps,
-                turns=self.turns,
-                probes=(self.curve, self.disagreement),
-                centred=self.centred,
-                selected=self.selected,
-                published=self.published,
-            )
-        )
+        return model_of_run(self)  # type: ignore[arg-type]  # it has all that a fitted one has
 
     @cached_property
     def guarantee(self) -> dict[str, Any]:
@@ -95,49 +80,14 @@ class Result:
         return describe.guarantee(self.program.plan, self.certificates, self.experiment, table, engine)
 
     @property
-    def metric(self) -> str:
-        """The metric's name."""
-        return self.prepared.judge.metric
-
-    @property
-    def metric_words(self) -> str:
-        """The metric's name as people say it, with its unit where it has one."""
-        return metric_words(self.metric, self.prepared.table)
-
-    @property
-    def why(self) -> str:
-        """Why that metric is shown first, and how a class is decided, where it needs saying."""
-        first = shown_first(self.experiment, self.prepared.table)[1]
-        return "; ".join(filter(None, (first, in_words(self.prepared.judge.decision, self.prepared.table))))
-
-    @property
-    def verdict(self) -> str:
-        """That the joint model is no better than saying the same of every row, if so; oracle as the constant."""
-        return verdict(self.metric, self.joint, self.constant, " ".join(self.constant_says))
-
-    @property
-    def oracle(self) -> list[str]:
-        """Which of the metric's values no owner released: for the researcher's eyes only."""
-        names = ("joint", "local_only", "central", "constant", "constant_says")
-        follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(self.measures) else []
-        if follow and not self.sizes_are_public:
-            follow.append("rows")  # a share of them all
-        return [name for name in names if is_oracle(getattr(self, name))] + follow
-
-    @property
-    def test_rows(self) -> str:
-        """What the metric is taken on, in words."""
-        return self.prepared.test_rows
+    def sizes_are_public(self) -> bool:
+        """Whether the relation keeps them so; else they are oracle values, and what follows from them."""
+        return self.program.plan.relation.sizes_are_public
 
     @property
     def sizes(self) -> np.ndarray:
         """(owners,) numbers of records."""
         return np.array(self.prepared.task.sizes)
-
-    @property
-    def sizes_are_public(self) -> bool:
-        """Whether the relation keeps them so; else they are oracle values, and warnings that follow from them."""
-        return self.program.plan.relation.sizes_are_public
 
     @property
     def local_mean(self) -> Oracle:
@@ -150,7 +100,7 @@ class Result:
         All is public but what is listed under "oracle", here or in a part; `sizes` are where the relation keeps numbers
         of records private.
         """
-        task, table = self.prepared.task, self.prepared.table
+        task, table, facts = self.prepared.task, self.prepared.table, self.guarantee["facts"]
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
         return {
@@ -178,10 +128,10 @@ class Result:
                 "claim": self.claim.to_json(),
                 "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
                 "audited_epsilon": None,
-                "all_others_epsilon": (self.guarantee["facts"]["all_others"] or {}).get("epsilon"),
+                "all_others_epsilon": (facts["all_others"] or {}).get("epsilon"),
                 "owners_per_person": self.experiment.owners_per_person,
-                "person_epsilon": (self.guarantee["facts"]["person"] or {}).get("epsilon"),
-                "pair_epsilon": self.guarantee["facts"].get("pair", {}).get("epsilon"),
+                "person_epsilon": (facts["person"] or {}).get("epsilon"),
+                "pair_epsilon": facts.get("pair", {}).get("epsilon"),
                 "certificates": recompute.to_json(self.certificates),
                 "accountant": worst.accountant,
                 "reason": worst.reason,
@@ -227,38 +177,42 @@ class Result:
 
 def _metric(result: Result) -> dict[str, Any]:
     """What was reached, by the metric that is shown first and by all others; "oracle" lists what no owner released."""
-    names = result.prepared.judge.names
+    judge, table, says = result.prepared.judge, result.prepared.table, " ".join(result.constant_says)
+    told = (shown_first(result.experiment, table)[1], in_words(judge.decision, table))
+    values = ("joint", "local_only", "central", "constant", "constant_says")
+    follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(result.measures) else []
+    if follow and not result.sizes_are_public:
+        follow.append("rows")  # a share of them all
     return {
-        "name": result.metric,
-        "why": result.why,
+        "name": judge.metric,
+        "why": "; ".join(filter(None, told)),
         "joint": describe.plain(result.joint),
         "local_only": describe.plain(result.local_mean),
         "central": describe.plain(result.central),
         "constant": describe.plain(result.constant),
-        "constant_says": " ".join(result.constant_says),
-        "beats_constant": beats(result.metric, result.joint, result.constant),
-        "verdict": result.verdict,
+        "constant_says": says,
+        "beats_constant": beats(judge.metric, result.joint, result.constant),
+        "verdict": verdict(judge.metric, result.joint, result.constant, says),
         "all": {
             name: {"joint": describe.plain(joint), "constant": describe.plain(constant)}
-            for name, (joint, constant) in zip(names, result.measures.tolist())
+            for name, (joint, constant) in zip(judge.names, result.measures.tolist())
         },
         "confusion": result.confusion.tolist() or None,
         "rows": result.prepared.tested,
-        "unit": result.prepared.table.target_unit,
-        "threshold": result.prepared.judge.decision.threshold,
-        "class_weights": list(result.prepared.judge.decision.weights),
-        "oracle": result.oracle,
+        "unit": table.target_unit,
+        "threshold": judge.decision.threshold,
+        "class_weights": list(judge.decision.weights),
+        "oracle": [name for name in values if is_oracle(getattr(result, name))] + follow,
     }
 
 
 def _benefit(result: Result) -> dict[str, Any]:
     """Who gains by joining: the metric of what each owner ends with, and of its own model without privacy."""
     ends = np.broadcast_to(result.curve[-1], result.sizes.shape)  # one register is everybody's
-    joint_is_public = "joint" not in result.oracle
     return {
         "joint": [describe.plain(value) for value in ends.tolist()],
         "own": [describe.plain(value) for value in result.own.tolist()],
-        "oracle": ["own"] if joint_is_public else ["joint", "own"],
+        "oracle": ["joint", "own"] if is_oracle(result.joint) else ["own"],
     }
 
 

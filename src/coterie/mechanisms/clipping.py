@@ -91,40 +91,36 @@ def clip_outer(
     leaves = jax.tree.leaves(factors, is_leaf=is_factor)
     norms = _joined([_outer_norm(leaf, order, known) for leaf in leaves], order)
     factor = _factor(norms, mask, clip_norm)[:, None]
-    kept = factor > 0
+    return Clipped(jax.tree.map(partial(_outer_sum, old, factor), factors, is_leaf=is_factor), norms)
 
-    def add_up(leaf: Outer | Places) -> Array | Lying:
-        if isinstance(leaf, Places):
-            if leaf.inputs is not old:
-                return places.weighted_sum(leaf, factor[:, 0])
-            # A unit's records one after the other, as if each were a unit: the sums are added up in any order.
-            scale = jnp.repeat(factor, leaf.slopes.shape[1], axis=0)
-            return added(Outer(*(each.reshape(len(scale), -1) for each in leaf)), scale)
-        if leaf.inputs is None:
-            weighted = jnp.where(kept, _flat(leaf.slopes) * factor, 0.0)  # where, as zero times NaN is NaN
-            return jnp.sum(weighted, axis=0).reshape(leaf.slopes.shape[1:])
-        return added(leaf, factor)
 
-    def added(leaf: Outer, factor: Array) -> Array | Lying:
-        assert leaf.inputs is not None
-        weighted = jnp.where(factor > 0, leaf.slopes * factor, 0.0)
-        product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-        if weighted.shape[1] >= _BROAD:
-            return product(leaf.inputs.T, weighted)
-        # This way round, as a CPU multiplies with a short left factor four times as fast as with a short right one,
-        # and stored so, which is worth two times; without the barrier XLA would turn it back.
-        return Lying(product(jax.lax.optimization_barrier(weighted.T), leaf.inputs))
-
-    return Clipped(jax.tree.map(add_up, factors, is_leaf=is_factor), norms)
+def _outer_sum(old: Array | None, factor: Array, leaf: Outer | Places) -> Array | Lying:
+    """The sum of one array's gradients, each times its factor (rows, 1)."""
+    if isinstance(leaf, Places):
+        if leaf.inputs is not old:
+            return places.weighted_sum(leaf, factor[:, 0])
+        # A unit's records one after the other, as if each were a unit: the sums are added up in any order.
+        factor = jnp.repeat(factor, leaf.slopes.shape[1], axis=0)
+        leaf = Outer(*(each.reshape(len(factor), -1) for each in leaf))
+    if leaf.inputs is None:
+        weighted = jnp.where(factor > 0, _flat(leaf.slopes) * factor, 0.0)  # where, as zero times NaN is NaN
+        return jnp.sum(weighted, axis=0).reshape(leaf.slopes.shape[1:])
+    weighted = jnp.where(factor > 0, leaf.slopes * factor, 0.0)
+    product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    if weighted.shape[1] >= _BROAD:
+        return product(leaf.inputs.T, weighted)
+    # This way round, as a CPU multiplies with a short left factor four times as fast as with a short right one,
+    # and stored so, which is worth two times; without the barrier XLA would turn it back.
+    return Lying(product(jax.lax.optimization_barrier(weighted.T), leaf.inputs))
 
 
 def upright(clipped: Clipped) -> Clipped:
     """A sum of `clip_outer` with its matrices as the parameters have them. Once, after all parts were added."""
-
-    def turn(leaf: Array | Lying) -> Array:
-        return jax.lax.optimization_barrier(leaf.matrix).T if isinstance(leaf, Lying) else leaf
-
-    total = jax.tree.map(turn, clipped.total, is_leaf=lambda node: isinstance(node, Lying))
+    total = jax.tree.map(
+        lambda leaf: jax.lax.optimization_barrier(leaf.matrix).T if isinstance(leaf, Lying) else leaf,
+        clipped.total,
+        is_leaf=lambda node: isinstance(node, Lying),
+    )
     return clipped._replace(total=total)
 
 

@@ -54,12 +54,7 @@ def owner_keys(seed: Array, stream: int, owners: int) -> Array:
 
 def unit_noise(noise: NoiseSpec, key: Array) -> PyTree:
     """Unit noise of the plan's kind in the shapes of one emit."""
-    return split(noise, flat_noise(noise, key))
-
-
-def flat_noise(noise: NoiseSpec, key: Array) -> Array:
-    """(size,) numbers of one emit, to be `split`. All in one draw: many small ones cost more."""
-    return noise.kind.unit(key, noise.size)
+    return split(noise, noise.kind.unit(key, noise.size))  # all in one draw: many small ones cost more
 
 
 def split(noise: NoiseSpec, flat: Any) -> PyTree:
@@ -80,13 +75,10 @@ def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
     mechanism's output, and the last bits of floating point, which betray the sum that noise was added to (Mironov
     2012), are not there. Rounding moves neighbours apart by at most one cell a coordinate (`rounding_slack`).
     """
-    return jax.tree.map(lambda one, noise: _noised(one, noise, scale), total, unit)
-
-
-def _noised(total: Array, unit: Array, scale: Array | float) -> Array:
-    if unit.dtype != jnp.int32:
-        return total + scale * unit
-    return _whole(total, unit, scale, LATTICE).astype(total.dtype) * (scale / LATTICE)
+    if any(noise.dtype != jnp.int32 for noise in jax.tree.leaves(unit)):
+        return jax.tree.map(lambda one, noise: one + scale * noise, total, unit)
+    cells = whole(total, unit, scale, LATTICE)
+    return jax.tree.map(lambda one, cell: cell.astype(one.dtype) * (scale / LATTICE), total, cells)
 
 
 def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | float) -> PyTree:

@@ -62,19 +62,16 @@ def words(key: Array, count: int) -> Array:
 
 
 def _uniform(key: Array, count: int, least: np.float32) -> Array:
-    """Uniform numbers of [least, 1), 23 bits each."""
-    significand = (_bits(key, count) >> jnp.uint32(9)) | jnp.uint32(0x3F800000)
-    unit = jax.lax.bitcast_convert_type(significand, jnp.float32) - 1.0
-    return jnp.maximum(least, unit * (np.float32(1) - least) + least)
-
-
-def _bits(key: Array, count: int) -> Array:
-    """(count,) words: the first half of the counters beside the second, an odd one out beside zero."""
+    """Uniform numbers of [least, 1), 23 bits each, of the words of the first half of the counters beside those of the
+    second, an odd one out beside zero."""
     half = (count + 1) // 2
     first = jnp.arange(half, dtype=jnp.uint32)
     second = jnp.where(first + half < count, first + half, 0).astype(jnp.uint32)
-    words = jax.random.key_data(key)
-    return jnp.concatenate(_threefry(words[0], words[1], first, second))[:count]
+    data = jax.random.key_data(key)
+    bits = jnp.concatenate(_threefry(data[0], data[1], first, second))[:count]
+    significand = (bits >> jnp.uint32(9)) | jnp.uint32(0x3F800000)
+    unit = jax.lax.bitcast_convert_type(significand, jnp.float32) - 1.0
+    return jnp.maximum(least, unit * (np.float32(1) - least) + least)
 
 
 def _threefry(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:

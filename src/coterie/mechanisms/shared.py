@@ -80,7 +80,7 @@ def _of_pairs(spec: NoiseSpec, sharing: Sharing, step: Array, like: Array) -> Ar
     """Each owner's signed sum over its pairs, one pair at a time: memory does not grow with them."""
 
     def drawn(key: Array) -> Array:
-        return noises.flat_noise(spec, jax.random.fold_in(jax.random.wrap_key_data(key), step))
+        return spec.kind.unit(jax.random.fold_in(jax.random.wrap_key_data(key), step), spec.size)
 
     def one(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         return total + pair[1][:, None] * jax.vmap(drawn)(pair[0]), None

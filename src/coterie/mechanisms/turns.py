@@ -25,11 +25,13 @@ def in_turn(
     Guarantee: that of `clip`, as with `in_parts`: an owner's sum is the same whether it is taken in turn or not.
     """
     size = even(batch.mask.shape[0], min(size, TOGETHER) if careful else size)
+    if size >= batch.mask.shape[0]:  # one part is all of it
+        return clip(given, batch)
 
     def alone(given: PyTree, batch: Rows) -> Clipped:
         return in_parts(partial(clip, given), batch, size, careful)
 
-    if size >= batch.mask.shape[0] or jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu":
         return alone(given, batch)
     mapped = custom_vmap(alone)
     mapped.def_vmap(partial(_one_by_one, clip, size, careful))

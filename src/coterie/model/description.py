@@ -95,7 +95,13 @@ def inputs_of(table: Table) -> dict[str, Any]:
 
 def to_json(said: Description) -> dict[str, Any]:
     """As plain values."""
-    inputs = {"columns": [_field_to_json(field) for field in said.fields]}
+    columns = []
+    for field in said.fields:
+        values = {key: list(one) if isinstance(one, tuple) else one for key, one in field._asdict().items()}
+        if values.get("missing") == "":  # empty cells are refused
+            del values["missing"]
+        columns.append({"kind": _NAMES[type(field)]} | values)
+    inputs = {"columns": columns}
     if said.pixels is not None:
         inputs = {"image": list(said.shape), "range": list(said.pixels), "array": said.array}
     target = {"name": said.target, "classes": list(said.classes)}
@@ -177,14 +183,6 @@ def _check_whole(said: Description) -> None:
         raise ValueError("two layers have an activation, and nothing else has")
     if said.decision != PLAIN and said.task != "binary":
         raise ValueError("a decision is of two classes")
-
-
-def _field_to_json(field: Field) -> dict[str, Any]:
-    return {"kind": _NAMES[type(field)]} | {
-        key: list(one) if isinstance(one, tuple) else one
-        for key, one in field._asdict().items()
-        if (key, one) != ("missing", "")  # where empty cells are refused
-    }
 
 
 def _field_from_json(value: Mapping[str, Any]) -> Field:

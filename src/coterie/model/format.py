@@ -27,6 +27,7 @@ OLDEST = 1  # that this version reads
 _KINDS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _EMPTY = "0" * 64  # stands in the digest's place while the digest is computed
+_DIGEST = '"sha256":"{}"'  # in the header's beginning; no text looks like it, as quotes there are escaped
 _ZIP = b"PK\x03\x04"
 
 
@@ -62,8 +63,8 @@ def pack(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> by
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     data = len(text).to_bytes(8, "little") + text + b"".join(parts)
-    at = _digest_place(data[: 8 + len(text)], _EMPTY)
-    return data[:at] + _digest(data, at).encode() + data[at + len(_EMPTY) :]
+    empty, filled = (_DIGEST.format(one).encode() for one in (_EMPTY, hashlib.sha256(data).hexdigest()))
+    return data.replace(empty, filled, 1)
 
 
 def unpack(data: bytes, source: str) -> Content:
@@ -77,8 +78,7 @@ def unpack(data: bytes, source: str) -> Content:
         raise InputError(f"model={source!r}: is not a model of coterie. Give a run's folder or its {FILE}.")
     _check_version(metadata, source)
     written = metadata.get("sha256")
-    at = _digest_place(data[:start], written) if isinstance(written, str) else -1
-    if at < 0 or _digest(data, at) != written:
+    if not isinstance(written, str) or not _is_whole(data, start, written):
         raise _damaged(source, "its digest does not fit its content")
     try:
         description = json.loads(metadata["description"], parse_constant=_refuse)
@@ -157,18 +157,14 @@ def _check_version(metadata: dict[str, Any], source: str) -> None:
         )
 
 
-def _digest_place(header: bytes, digest: str) -> int:
-    """Where the digest stands; -1 unless that is in one place. No text looks like it: quotes there are escaped."""
-    key = b'"sha256":"'
-    mark = key + digest.encode("utf-8", "replace") + b'"'
-    return header.find(mark) + len(key) if len(digest) == len(_EMPTY) and header.count(mark) == 1 else -1
-
-
-def _digest(data: bytes, at: int) -> str:
-    found = hashlib.sha256(data[:at])
-    found.update(_EMPTY.encode())
-    found.update(memoryview(data)[at + len(_EMPTY) :])
-    return found.hexdigest()
+def _is_whole(data: bytes, start: int, digest: str) -> bool:
+    """Whether the digest stands in one place of the header, and fits all other bytes."""
+    mark = _DIGEST.format(digest).encode("utf-8", "replace")
+    if len(digest) != len(_EMPTY) or data[:start].count(mark) != 1:
+        return False
+    found = hashlib.sha256(data[:start].replace(mark, _DIGEST.format(_EMPTY).encode()))
+    found.update(memoryview(data)[start:])
+    return found.hexdigest() == digest
 
 
 def _arrays(header: dict[str, Any], data: memoryview) -> dict[str, np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from coterie.model.description import KINDS, Description, from_json, to_json
 from coterie.model.rows import OutOfRange, Rows
 from coterie.problems.datasets import encoded_names
 from coterie.problems.feature_steps import FEATURES, rebuilt
-from coterie.problems.features import FeatureMap, Step
+from coterie.problems.features import Step
 from coterie.problems.metrics import PROBABLE, own_unit, probabilities
 from coterie.registry import MARK, Registry
 
@@ -80,7 +79,8 @@ class TrainedModel:
                 "model: its weights are not finite numbers, as its training diverged. Train another."
             )
         parts = (x[first : first + _CHUNK] for first in range(0, len(x), _CHUNK))
-        scores = np.concatenate([self._forward(self._features.apply(part)) for part in parts])
+        features = rebuilt(self.steps)
+        scores = np.concatenate([self._forward(features.apply(part)) for part in parts])
         return scores + np.float32(self.description.decision.offset)
 
     def decided(self, scores: np.ndarray) -> np.ndarray:
@@ -132,10 +132,6 @@ class TrainedModel:
     def save(self, path: str | Path) -> Path:
         """Write the model's file, whole or not at all."""
         return files.write(Path(path), self.to_bytes())
-
-    @cached_property
-    def _features(self) -> FeatureMap:
-        return rebuilt(self.steps)
 
     def _forward(self, x: np.ndarray) -> np.ndarray:
         """In twice the digits, so that a row's scores are the same whatever rows it comes with."""
@@ -259,5 +255,5 @@ def _check_shapes(model: TrainedModel) -> None:
         row = np.zeros((1, *said.shape), np.float32)
     else:
         row = np.zeros((1, len(encoded_names(said.fields))), np.float32)
-    if model._forward(model._features.apply(row)).shape != (1, said.outputs):
+    if model._forward(rebuilt(model.steps).apply(row)).shape != (1, said.outputs):
         raise ValueError("weights do not fit columns and classes")

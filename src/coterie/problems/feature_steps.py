@@ -44,7 +44,6 @@ class Stage(NamedTuple):
 
     table: Table
     bounds: np.ndarray | None
-    binary: np.ndarray
     before: tuple[FeatureMap, ...]
     options: FeatureOptions
 
@@ -69,8 +68,8 @@ def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions |
     options = options or FeatureOptions()
     steps: list[FeatureMap] = []
     bounds: np.ndarray | None = np.asarray(table.bounds, np.float64)
-    binary = features.declared_binary(bounds)
-    for word in _words(names):
+    words = [names] if isinstance(names, Own) else names.split(",") if isinstance(names, str) else names
+    for word in words:
         name, number = (word, "") if word.startswith(MARK) else word.strip().partition(":")[::2]
         maker = FEATURES.find(name)
         size = _size(word, number, maker.number)
@@ -79,13 +78,13 @@ def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions |
                 f"features={word!r}: needs columns with declared bounds. Put it before the other steps."
             )
         if name != "none":
-            steps.append(maker.make(size, Stage(table, bounds, binary, tuple(steps), options)))
-        bounds = _bounds_after(name, bounds, options)
+            steps.append(maker.make(size, Stage(table, bounds, tuple(steps), options)))
+        # Declared ranges survive scaling (as the new range) and pooling (a mean stays within); nothing else.
+        if bounds is not None and name == "scale":
+            bounds = np.broadcast_to([options.low, 1.0], bounds.shape)
+        elif name not in ("none", "pool"):
+            bounds = None
     return features.compose(*steps)
-
-
-def _words(names: str | Sequence[str]) -> Sequence[str]:
-    return [names] if isinstance(names, Own) else names.split(",") if isinstance(names, str) else names
 
 
 def _size(word: str, number: str, default: int | None) -> int:
@@ -123,14 +122,7 @@ def _scaled(size: int, stage: Stage) -> FeatureMap:
 
 def _hats(knots: int, stage: Stage) -> FeatureMap:
     assert stage.bounds is not None  # `by_range`
-    return features.piecewise_linear(stage.bounds, knots, stage.binary)
-
-
-def _bounds_after(name: str, bounds: np.ndarray | None, options: FeatureOptions) -> np.ndarray | None:
-    """Declared ranges survive scaling (as the new range) and pooling (a mean stays within); nothing else."""
-    if bounds is not None and name == "scale":
-        return np.broadcast_to([options.low, 1.0], bounds.shape)
-    return bounds if name in ("none", "pool") else None
+    return features.piecewise_linear(stage.bounds, knots, features.declared_binary(stage.table.bounds))
 
 
 def constants(mapped: FeatureMap, shape: tuple[int, ...]) -> tuple[Step, ...]:

@@ -68,8 +68,8 @@ def compose(*maps: FeatureMap) -> FeatureMap:
     >>> compose(unit_ball(intercept=1.0), random_fourier(4, bandwidth=1.0, seed=0)).norm_bound
     1.0
     """
-    if not maps:
-        return identity()
+    if len(maps) < 2:
+        return maps[0] if maps else identity()
 
     def apply(rows: np.ndarray) -> np.ndarray:
         for step in maps:
@@ -125,20 +125,18 @@ def unit_ball(intercept: float | None = None, surface: bool = False, steady: boo
     if steady and not 0 < beside < 1:
         raise InputError(f"intercept={intercept}: must be between 0 and 1, to be steady.")
 
-    def projected(flat: np.ndarray) -> np.ndarray:
-        norm = np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64))[:, None]
-        return (flat / (np.where(norm > 0, norm, 1.0) if surface else np.maximum(norm, 1.0))).astype(
-            np.float32
-        )
-
     def apply(rows: np.ndarray) -> np.ndarray:
         flat = _flat(rows)
         finite = np.isfinite(flat).all(axis=1, keepdims=True)
         constant = np.full((len(flat), 0 if intercept is None else 1), beside, np.float32)
-        if steady:
-            flat = projected(np.where(finite, flat, np.float32(0))) * np.float32(math.sqrt(1 - beside**2))
-        joined = np.where(finite, np.hstack([flat, constant]), np.float32(0))
-        return joined if steady else projected(joined)
+        inner = np.where(finite, flat if steady else np.hstack([flat, constant]), np.float32(0))
+        norm = np.sqrt(np.einsum("ij,ij->i", inner, inner, dtype=np.float64))[:, None]
+        length = np.where(norm > 0, norm, 1.0) if surface else np.maximum(norm, 1.0)
+        projected = (inner / length).astype(np.float32)
+        if not steady:
+            return projected
+        joined = np.hstack([projected * np.float32(math.sqrt(1 - beside**2)), constant])
+        return np.where(finite, joined, np.float32(0))
 
     step = Step("ball", {"intercept": intercept, "surface": surface, "steady": steady})
     return FeatureMap("ball", in_chunks(apply), 1.0, (step,))
@@ -312,19 +310,16 @@ def _flat(rows: np.ndarray) -> np.ndarray:
 def in_chunks(function: RowMap) -> RowMap:
     """The function on a bounded number of rows at a time, without warnings of overflow."""
 
-    def quiet(rows: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore", invalid="ignore"):  # each map says what becomes of NaN
-            return function(rows)
-
+    @np.errstate(over="ignore", invalid="ignore")  # each map says what becomes of NaN
     def apply(rows: np.ndarray) -> np.ndarray:
         rows = np.asarray(rows)
         if len(rows) <= _CHUNK:
-            return quiet(rows)
-        first = quiet(rows[:_CHUNK])
+            return function(rows)
+        first = function(rows[:_CHUNK])
         out = np.empty((len(rows), *first.shape[1:]), np.float32)
         out[:_CHUNK] = first
         for start in range(_CHUNK, len(rows), _CHUNK):
-            out[start : start + _CHUNK] = quiet(rows[start : start + _CHUNK])
+            out[start : start + _CHUNK] = function(rows[start : start + _CHUNK])
         return out
 
     return apply

@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from coterie.problems.partition import Partition
 from coterie.program import Groups, Holdings, Shards
 
 T = TypeVar("T")
@@ -26,31 +25,25 @@ class Group(NamedTuple):
     rows: int
 
 
-def to_shards(x: np.ndarray, y: np.ndarray, parts: Partition) -> Holdings:
-    """Records by owner; features in float32, targets in their own type."""
-    groups = grouped([len(rows) for rows in parts.rows], math.prod(x.shape[1:]))
+def to_shards(x: np.ndarray, y: np.ndarray, owned: Sequence[Own]) -> Holdings:
+    """Records by owner, or units in a record's place; features in float32, targets in their own type.
+
+    `owned`: of each owner, its rows, or the rows of each of its units.
+    """
+    units = not isinstance(owned[0], np.ndarray)
+    most = max(len(rows) for own in owned for rows in own) if units else 1
+    groups = grouped([len(own) for own in owned], most * math.prod(x.shape[1:]))
     like = np.empty((0, *x.shape[1:]), np.float32), np.empty(0, y.dtype)
-    shards = tuple(
-        filled(
-            like, group.rows, [parts.rows[owner] for owner in group.owners[0]], lambda own: (x[own], y[own])
-        )
-        for group in groups
-    )
+    shards = []
+    for group in groups:
+        there = [owned[owner] for owner in group.owners[0]]
+        if units:
+            shards.append(units_filled(x, y, there, group.rows, most))
+        else:
+            shards.append(filled(like, group.rows, there, lambda own: (x[own], y[own])))
     if len(shards) == 1:
         return shards[0]
-    return Groups(shards, *places(groups, 0))  # type: ignore[arg-type]
-
-
-def to_units(x: np.ndarray, y: np.ndarray, units: Sequence[Own]) -> Holdings:
-    """Units by owner, in a record's place; `units`: of each owner, the rows of each of its units."""
-    most = max(len(rows) for own in units for rows in own)
-    groups = grouped([len(own) for own in units], most * math.prod(x.shape[1:]))
-    shards = tuple(
-        units_filled(x, y, [units[owner] for owner in group.owners[0]], group.rows, most) for group in groups
-    )
-    if len(shards) == 1:
-        return shards[0]
-    return Groups(shards, *places(groups, 0))  # type: ignore[arg-type]
+    return Groups(tuple(shards), *places(groups, 0))  # type: ignore[arg-type]
 
 
 def chosen(own: Own, places: np.ndarray) -> Own:

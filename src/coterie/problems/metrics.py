@@ -21,15 +21,16 @@ _QUANTITY: tuple[Task, ...] = ("regression",)
 
 
 def probabilities(loss: str, scores: np.ndarray) -> np.ndarray:
-    """(rows, classes) of scores of a loss in `PROBABLE`."""
-    wide = _as_rows(scores).astype(np.float64)
+    """(rows, classes) of scores (rows, outputs) of a loss in `PROBABLE`."""
+    wide = np.asarray(scores, np.float64)
     if loss == "softmax":
         weight = np.exp(wide - wide.max(axis=1, keepdims=True))
         return weight / weight.sum(axis=1, keepdims=True)
-    second = _sigmoid(wide)
-    if wide.shape[1] == 1:
-        return np.hstack([_sigmoid(-wide), second])
-    return second / second.sum(axis=1, keepdims=True)
+    two = wide.shape[1] == 1
+    wide = np.hstack([-wide, wide]) if two else wide
+    small = np.exp(-np.abs(wide))  # 1 / (1 + e^-s), without overflow
+    each = np.where(wide >= 0, 1.0, small) / (1.0 + small)
+    return each if two else each / each.sum(axis=1, keepdims=True)
 
 
 class Decision(NamedTuple):
@@ -65,13 +66,6 @@ class Said:
             return own_unit(self.scores[:, 0], self.bounds)
         one = self.scores.shape[1] == 1
         return (self.scores[:, 0] > self.cut).astype(int) if one else self.scores.argmax(1)
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        """(rows, classes): the larger, the sooner a row is said to be of that class."""
-        if self.scores.shape[1] == 1:
-            return np.hstack([-self.scores, self.scores])
-        return self.probabilities
 
     @cached_property
     def probabilities(self) -> np.ndarray:
@@ -126,8 +120,9 @@ def _each_class(name: str, said: Said, y: np.ndarray) -> float:
     measure, there = getattr(metrics, name), np.unique(y)
     if len(there) < 2:
         return math.nan
-    classes = [1] if said.order.shape[1] == 2 else there.tolist()
-    return float(np.mean([measure(y == label, said.order[:, label]) for label in classes]))
+    if said.scores.shape[1] == 1:
+        return float(measure(y == 1, said.scores[:, 0]))
+    return float(np.mean([measure(y == label, said.probabilities[:, label]) for label in there]))
 
 
 METRICS: dict[str, Metric] = {
@@ -181,13 +176,17 @@ class Judge:
         """All metrics that suit the problem."""
         return tuple(name for name, metric in METRICS.items() if suits(metric, self.task, self.loss))
 
-    def __call__(self, scores: np.ndarray, y: np.ndarray) -> float:
-        """The metric that is shown first; `y` as in a Table. NaN of a model that diverged."""
-        return self._measured(self.metric, scores, y)
+    def __call__(self, scores: np.ndarray, y: np.ndarray, name: str | None = None) -> float:
+        """The named metric, or the one that is shown first; `y` as in a Table. NaN of a model that diverged."""
+        if not len(y) or not np.isfinite(scores).all():
+            return math.nan
+        with warnings.catch_warnings():  # a class that rows or predictions lack
+            warnings.simplefilter("ignore", UserWarning)
+            return METRICS[name or self.metric].measure(self._said(scores), self.truth(y))
 
     def all(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(metrics,) in the order of `names`; NaN where rows do not decide one, as AUC on rows of one class."""
-        return np.array([self._measured(name, scores, y) for name in self.names])
+        return np.array([self(scores, y, name) for name in self.names])
 
     def confusion(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(classes, classes) rows by true class, then by predicted one; none of a quantity or a model that diverged."""
@@ -221,14 +220,9 @@ class Judge:
     def _said(self, scores: np.ndarray) -> Said:
         bounds = (-1.0, 1.0) if self.task == "regression" and self.bounds is None else self.bounds
         offset, cut = (self.decision.offset, self.decision.cut) if self.task == "binary" else (0.0, 0.0)
-        return Said(self.loss, _as_rows(scores) + offset, bounds, cut)
-
-    def _measured(self, name: str, scores: np.ndarray, y: np.ndarray) -> float:
-        if not len(y) or not np.isfinite(scores).all():
-            return math.nan
-        with warnings.catch_warnings():  # a class that rows or predictions lack
-            warnings.simplefilter("ignore", UserWarning)
-            return METRICS[name].measure(self._said(scores), self.truth(y))
+        scores = np.asarray(scores)
+        rows = scores[:, None] if scores.ndim == 1 else scores
+        return Said(self.loss, rows + offset, bounds, cut)
 
 
 def suits(metric: Metric, task: Task, loss: str) -> bool:
@@ -250,14 +244,3 @@ def beats(name: str, value: float, other: float) -> bool:
     """
     sign = -1.0 if METRICS[name].lower_is_better else 1.0
     return sign * float(f"{value:.4g}") > sign * float(f"{other:.4g}")
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    """1 / (1 + e^-v), without overflow."""
-    small = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1.0, small) / (1.0 + small)
-
-
-def _as_rows(scores: np.ndarray) -> np.ndarray:
-    scores = np.asarray(scores)
-    return scores[:, None] if scores.ndim == 1 else scores

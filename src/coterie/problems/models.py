@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -212,6 +212,9 @@ MODELS: Registry[Callable[..., Model]] = Registry(
 )
 
 
+_path = partial(jax.tree_util.keystr, simple=True, separator="/")
+
+
 def flat(params: PyTree) -> dict[str, np.ndarray]:
     """A tree of parameters as arrays by name: `weights` where it is one array, else its path, such as `layer/bias`.
 
@@ -231,7 +234,3 @@ def filled(model: Model, arrays: Mapping[str, np.ndarray]) -> PyTree:
     ):
         raise ValueError(f"its weights are not those of the model {model.name!r}")
     return jax.tree.unflatten(form, [jnp.asarray(arrays[name]) for name in names])
-
-
-def _path(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")

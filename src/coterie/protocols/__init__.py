@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from coterie import _check
@@ -27,7 +28,6 @@ from coterie.protocols import (
 )
 from coterie.protocols.task import CALIBRATIONS, Calibration, Task
 from coterie.registry import Registry
-from coterie.units import Unit
 
 
 class Protocol(NamedTuple):
@@ -72,25 +72,19 @@ def build(name: str, task: Task, options: dict[str, Any], calibration: str) -> P
     protocol = PROTOCOLS.find(name)
     _check.one_of("calibration", calibration, CALIBRATIONS)
     settings = protocol.settings(**options)
-    if calibration == "noiseless":  # protects nothing in any case
-        return _said_of(task.unit, protocol.build(task, settings, calibration))
-    program = _private_sizes.checked(_builder(protocol, settings, calibration), task)
-    return _said_of(task.unit, program)
-
-
-def _builder(protocol: Protocol, settings: Any, calibration: str) -> Callable[[Task], Program]:
-    """Published noise is what it is, whomever it protects; certified noise is sized for whom the budget is promised."""
 
     def plain(task: Task) -> Program:
         return protocol.build(task, settings, calibration)  # type: ignore[arg-type]
 
-    return (lambda task: persons.held(plain, task)) if calibration == "certified" else plain
-
-
-def _said_of(unit: Unit, program: Program) -> Program:
-    """Plan and claim speak of the unit: whatever is proved of a record holds for what takes its place everywhere."""
+    if calibration == "noiseless":  # protects nothing in any case
+        program = plain(task)
+    else:  # published noise is what it is, whomever it protects; certified noise is sized for whom budgets are promised
+        several = calibration == "certified" and task.owners_per_person > 1
+        make = partial(persons.held, plain) if several else plain
+        program = _private_sizes.checked(make, task)
+    # Plan and claim speak of the unit: whatever is proved of a record holds for what takes its place everywhere.
     return program._replace(
-        plan=replace(program.plan, unit=unit), claim=replace(program.claim, unit=str(unit))
+        plan=replace(program.plan, unit=task.unit), claim=replace(program.claim, unit=str(task.unit))
     )
 
 

@@ -9,6 +9,7 @@ program, with no mixing. The other baselines are protocols (`central_erm`, a tru
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +29,13 @@ def alone(task: Task, private: bool = True) -> Program:
 
     Guarantee: with `private`, each owner's whole training meets its own budget, as if every step were public.
     """
-    kinds = list(zip(task.sizes, task.epsilon))
-    tuned = {kind: _one(task, *kind) for kind in dict.fromkeys(kinds)}  # equal owners are tuned once
+    kinds, tuned = list(zip(task.sizes, task.epsilon)), {}
+    protocol: Any = dual_averaging if task.problem.model.is_linear else push_sum
+    nobody = build_topology("complete", 1)
+    for size, epsilon in dict.fromkeys(kinds):  # equal owners are tuned once
+        # Alone, an owner answers for its own release.
+        mine = replace(task, sizes=(size,), epsilon=(epsilon,), topology=nobody, owners_per_person=1)
+        tuned[size, epsilon] = protocol.build(mine, protocol.Settings(rounds=ROUNDS), "certified")
     first = tuned[kinds[0]]
     plan = replace(
         first.plan,
@@ -44,16 +50,3 @@ def alone(task: Task, private: bool = True) -> Program:
     rows = [one.numbers for one in tuned.values()]
     numbers = jax.tree.map(lambda *every: jnp.concatenate(every)[which], *rows)
     return first._replace(plan=plan, numbers=numbers)
-
-
-def _one(task: Task, size: int, epsilon: float) -> Program:
-    mine = replace(
-        task,
-        sizes=(size,),
-        epsilon=(epsilon,),
-        topology=build_topology("complete", 1),
-        owners_per_person=1,  # alone, an owner answers for its own release
-    )
-    if task.problem.model.is_linear:
-        return dual_averaging.build(mine, dual_averaging.Settings(rounds=ROUNDS), "certified")
-    return push_sum.build(mine, push_sum.Settings(rounds=ROUNDS), "certified")

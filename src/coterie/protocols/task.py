@@ -80,12 +80,9 @@ def params_like(params: PyTree) -> PyTree:
 
 def per_owner(owners: int, numbers: PyTree) -> PyTree:
     """Scalars, and arrays that already have one row for each owner, as the arrays a program's `numbers` are."""
-
-    def rows(leaf: float | np.ndarray) -> jax.Array:
-        leaf = np.asarray(leaf, np.float32)
-        return jnp.asarray(np.full(owners, leaf) if leaf.ndim == 0 else leaf)
-
-    return jax.tree.map(rows, numbers)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf if np.ndim(leaf) else np.full(owners, leaf), jnp.float32), numbers
+    )
 
 
 def stated(task: Task, epsilon: float | None, source: str, note: str) -> Claim:

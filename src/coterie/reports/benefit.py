@@ -30,11 +30,18 @@ class BenefitRow(NamedTuple):
 
 def benefit(run: Run) -> dict[str, Any]:
     """Of a few owners rows of a table; of more a chart, with words on how much is gained, and by whom."""
-    few, fine = len(run.names) <= _FEW, np.flatnonzero(np.isfinite(run.gain))
+    few, gain, spread = len(run.names) <= _FEW, run.gain, None
+    fine = np.flatnonzero(np.isfinite(gain))
+    if fine.size and not few:  # the middle gain, and who gains most and least, of those whose gain is finite
+        ends = {"most": fine[np.argmax(gain[fine])], "least": fine[np.argmin(gain[fine])]}
+        spread = {"middle": _signed(float(np.median(gain[fine])))} | {
+            key: (run.names[at], f"{many(run.sizes[at], 'record')}, {_signed(float(gain[at]))}")
+            for key, at in ends.items()
+        }
     return {
-        "gains": int(np.sum(run.gain > 0)),
+        "gains": int(np.sum(gain > 0)),
         "joint_is_oracle": "joint" in run.benefit.oracle,
-        "spread": None if few or not fine.size else _spread(run, fine),
+        "spread": spread,
         "rows": _rows(run) if few else [],
         "chart": None if few else _chart(run),
     }
@@ -42,16 +49,6 @@ def benefit(run: Run) -> dict[str, Any]:
 
 def _signed(value: float) -> str:
     return f"{'−' if value < 0 else '+'}{number(abs(float(f'{value:.2g}')))}"
-
-
-def _spread(run: Run, fine: np.ndarray) -> dict[str, Any]:
-    """The middle gain, and who gains most and least, of those whose gain is finite."""
-    gain = run.gain
-    ends = {"most": fine[np.argmax(gain[fine])], "least": fine[np.argmin(gain[fine])]}
-    return {"middle": _signed(float(np.median(gain[fine])))} | {
-        key: (run.names[at], f"{many(run.sizes[at], 'record')}, {_signed(float(gain[at]))}")
-        for key, at in ends.items()
-    }
 
 
 def _rows(run: Run) -> list[BenefitRow]:

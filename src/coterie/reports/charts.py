@@ -99,8 +99,14 @@ def curve(run: Run, upright: str) -> Chart:
     metric, values = run.metric, np.where(np.isfinite(run.values), run.values, np.nan)
     several, last = values.shape[1] > 1, int(run.steps[-1])
     mean = np.average(values, axis=1, weights=run.sizes if values.shape[1] == len(run.sizes) else None)
-    levels = (("floor", metric.local_only), ("ceiling", metric.central), ("constant", metric.constant))
-    axis, along = Upright(values, [level for _, level in levels]), 100 * run.steps / run.steps[-1]
+    band = " (band: the owners' own models)" * several
+    shown = (
+        ("mean", f"joint model{band}", metric.joint, "joint"),
+        ("floor", "each owner alone, same budget", metric.local_only, "local_only"),
+        ("ceiling", "all records, no privacy", metric.central, "central"),
+        ("constant", f"a constant ({metric.constant_says})", metric.constant, "constant"),
+    )
+    axis, along = Upright(values, [level for _, _, level, _ in shown[1:]]), 100 * run.steps / run.steps[-1]
     shapes = list(axis.rules)
     whole = np.isfinite(values).all(1)
     if several and whole.any():
@@ -109,7 +115,7 @@ def curve(run: Run, upright: str) -> Chart:
             *zip(along[whole][::-1], values[whole].min(1)[::-1]),
         ]
         shapes.append(Shape("band", [(x, axis.down(y)) for x, y in edges]))
-    for kind, level in levels:
+    for kind, _, level, _ in shown[1:]:
         shapes += axis.level(kind, level)
     shapes += axis.line("mean", along, mean)
     described = (
@@ -120,21 +126,8 @@ def curve(run: Run, upright: str) -> Chart:
     # Zero, round numbers, and the last step, with room between them.
     round_ones = [int(tick) for tick in nice_ticks(0.0, float(last)) if tick.is_integer()]
     ticks = [(tick / last, f"{tick:,}") for tick in (*(one for one in round_ones if one <= 0.9 * last), last)]
-    key = _key(metric, several)
+    key = [Entry(kind, words, number(value), name in metric.oracle) for kind, words, value, name in shown]
     return Chart("curve", described, [("", shapes)], axis.labels, ticks, run.step, upright, key)
-
-
-def _key(metric: WrittenMetric, several: bool) -> list[Entry]:
-    band = " (band: the owners' own models)" if several else ""
-    return [
-        Entry(kind, words, number(value), key in metric.oracle)
-        for kind, words, value, key in (
-            ("mean", f"joint model{band}", metric.joint, "joint"),
-            ("floor", "each owner alone, same budget", metric.local_only, "local_only"),
-            ("ceiling", "all records, no privacy", metric.central, "central"),
-            ("constant", f"a constant ({metric.constant_says})", metric.constant, "constant"),
-        )
-    ]
 
 
 def over_epsilon(swept: OverEpsilon, metric: WrittenMetric, asked: float) -> Chart:

@@ -11,9 +11,10 @@ from pathlib import PurePath
 from typing import Any
 
 from coterie._rounding import upper
+from coterie.problems.metrics import METRICS
 from coterie.reports.amounts import many, number
 from coterie.reports.charts import Chart, Entry, Shape, Upright, logarithmic
-from coterie.reports.constant import an, title
+from coterie.reports.constant import an
 from coterie.reports.rendering import render
 from coterie.reports.spread import constant_fits, extent, spread_words
 from coterie.reports.style import CLASSES
@@ -31,7 +32,7 @@ def page(comparison: dict[str, Any]) -> str:
         best=_best(comparison),
         an_amount=an(comparison["metric"]["name"]),
         units=counted(comparison["units"], comparison["unit"]),
-        metric_title=title(comparison["metric"]["name"]),
+        metric_words=METRICS[comparison["metric"]["name"]].words,
         chart=chart(comparison),
         means=_means(comparison),
         differences=[_difference(pair) for pair in comparison["differences"]] if several > 1 else [],

@@ -51,9 +51,3 @@ def with_unit(name: str, unit: str) -> str:
     if not unit or name not in ("mse", "mae"):
         return words
     return f"{words} (in {unit}{', squared' * (name == 'mse')})"
-
-
-def title(name: str) -> str:
-    """The metric's words with a capital."""
-    words = METRICS[name].words
-    return words[0].upper() + words[1:]

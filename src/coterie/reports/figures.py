@@ -7,7 +7,7 @@ import re
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from coterie.reports.charts import Chart, Entry, Shape
+from coterie.reports.charts import Chart, Shape
 from coterie.reports.gauges import Gauge
 from coterie.reports.style import LIGHT, look
 
@@ -24,7 +24,10 @@ _NAME = 40  # characters of an owner's name
 
 def drawn(chart: Chart, title: str) -> Figure:
     """The chart with its key below."""
-    labels = [_label(entry) for entry in chart.key]
+    labels = []
+    for entry in chart.key:  # what no owner released is marked as on the page
+        end = f"{f': {entry.value}' * bool(entry.value)}{' (oracle)' * entry.oracle}"
+        labels.append(shorten(entry.words, _LONGEST - len(end), placeholder="…") + end)
     columns = 1 if max(map(len, labels)) > _ROOM else 2
     figure, axes = _new(3.9 + 0.2 * -(-len(labels) // columns), title)
     for shape in [shape for _, shapes in chart.groups for shape in shapes]:
@@ -60,13 +63,6 @@ def png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
-
-
-def _label(entry: Entry) -> str:
-    """The words of the key, with what no owner released marked as on the page."""
-    value = f": {entry.value}" if entry.value else ""
-    end = f"{value}{' (oracle)' * entry.oracle}"
-    return shorten(entry.words, _LONGEST - len(end), placeholder="…") + end
 
 
 def _draw(axes: Axes, shape: Shape, label: str | None = None) -> None:

@@ -31,21 +31,23 @@ class Gauge(NamedTuple):
 def gauges(run: Run) -> dict[str, Any]:
     """A bar for each owner, or for each group of owners whose bars would be equal; the fullest first, where many."""
     groups = _groups(run)
-    spent, budgets = run.privacy.certified.per_owner, run.privacy.budgets
+    spent, budgets, kept = run.privacy.certified.per_owner, run.privacy.budgets, run.privacy.within
+    # The number that pictures have, and the name; once, where the name is only a number.
+    named = [("" if name == f"owner {one}" else str(one), name) for one, name in zip(run.numbers, run.names)]
     if len(groups) > _LISTED:
         groups.sort(key=lambda group: -round(spent[group[0]] / budgets[group[0]], 3))
     shown = len(groups) if len(groups) <= _LISTED else _FULLEST
     bars, alike, left = [], [], MOST
     for group in groups:
-        at, within = group[0], run.privacy.within[group[0]]
+        at, within = group[0], kept[group[0]]
         words = f"ε {number(at_most(spent[at]))} of {number(budgets[at])}"
         kind = "endless" if math.isinf(spent[at]) else "" if within else "above"
-        who = _named(run, at) if len(group) == 1 else ("", f"{len(group):,} owners alike")
+        who = named[at] if len(group) == 1 else ("", f"{len(group):,} owners alike")
         bars.append(
             Gauge(who, words + ("" if within else ", above"), within, kind, min(spent[at] / budgets[at], 1.0))
         )
         if len(group) > 1:  # who is meant by "alike", up to a limit
-            alike.append((words, [_named(run, one) for one in group[:left]]))
+            alike.append((words, [named[one] for one in group[:left]]))
             left -= len(alike[-1][1])
     return {
         "note": _note(run, groups),
@@ -79,9 +81,3 @@ def _note(run: Run, groups: list[list[int]]) -> str:
         told = "Certified ε against the budget that each owner set"
         told += f", fullest first; {_FULLEST} of {len(groups):,} bars" if len(groups) > _LISTED else ""
     return f"{told}. δ = {number(privacy.delta)}."
-
-
-def _named(run: Run, at: int) -> tuple[str, str]:
-    """The number that pictures have, and the name; once, where the name is only a number."""
-    counted = run.names[at] == f"owner {run.numbers[at]}"
-    return "" if counted else str(run.numbers[at]), run.names[at]

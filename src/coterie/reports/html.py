@@ -5,6 +5,7 @@ Here are its values; `templates/run.html` has its words and their order.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath
 
@@ -14,12 +15,11 @@ from coterie.relations import RELATIONS, UNIT
 from coterie.reports import charts
 from coterie.reports.amounts import number
 from coterie.reports.benefit import benefit
-from coterie.reports.constant import title as metric_title
 from coterie.reports.constant import with_unit
 from coterie.reports.gauges import gauges
 from coterie.reports.privacy import claims, lead
 from coterie.reports.published import SHOWN, told
-from coterie.reports.reading import Run
+from coterie.reports.reading import FILES, Run
 from coterie.reports.rendering import render
 from coterie.reports.stacks import stacks
 from coterie.reports.topology import NUMBERED, network
@@ -28,10 +28,10 @@ from coterie.units import counted, several
 _WIDE = 60  # owners beyond whom the picture of their network takes the page's whole width
 
 
-def page(run: Run, checksums: Mapping[str, str]) -> str:
-    """The page as text. `checksums`: SHA-256 of the files that it was made from, by name."""
+def page(run: Run, files: Mapping[str, bytes]) -> bytes:
+    """The page as a file holds it. `files`: what it was made from, of which it has the checksums."""
     metric, classes, relation = run.metric, run.partition.classes, RELATIONS.get(run.privacy.relation)
-    swept, names = run.over_epsilon, sorted(metric.all, key=lambda name: name != metric.name)
+    swept, first = run.over_epsilon, sorted(metric.all, key=lambda name: name != metric.name)
     return render(
         "run.html",
         title=f"{PurePath(run.data).stem}, {run.protocol}",
@@ -43,11 +43,11 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
         curve=curve(run),
         metrics=[
             (
-                metric_title(name) + " (lower is better)" * METRICS[name].lower_is_better,
+                words[0].upper() + words[1:] + " (lower is better)" * METRICS[name].lower_is_better,
                 number(metric.all[name]["joint"]),
                 number(metric.all[name]["constant"]),
             )
-            for name in names
+            for name, words in ((name, METRICS[name].words) for name in first)
         ],
         confusion=[
             [f"{count:,}" for count in row] for row in metric.confusion or () if len(classes) <= SHOWN
@@ -63,10 +63,10 @@ def page(run: Run, checksums: Mapping[str, str]) -> str:
         units=several(run.privacy.unit),
         all_units=counted(sum(run.sizes), run.privacy.unit),
         settings=_settings(run),
-        checksums=dict(checksums),
+        checksums={name: hashlib.sha256(files[name]).hexdigest() for name in FILES},
         # Files that hold oracle values: a guess of a record can be tried against their checksums.
         of_oracles={"result.json", *(("trace.csv",) if "joint" in metric.oracle else ())},
-    )
+    ).encode("utf-8", "replace")
 
 
 def curve(run: Run) -> charts.Chart:

@@ -96,20 +96,17 @@ def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, flo
     if any(math.isinf(one) for one in known):
         top *= 1.25  # an endless bar is longer than any other
 
-    def length(value: float) -> float:
-        if math.isinf(value):
-            return 1.0
-        if not logarithmic:
-            return value / top
-        low = math.floor(math.log10(min(positive))) - 1
-        return max(0.0, (math.log10(value) - low) / (math.log10(top) - low)) if value > 0 else 0.0
-
-    drawn = []
-    for row in rows:
-        endless = row.value is not None and math.isinf(row.value)
-        bar = row._replace(kind="endless") if endless else row
-        drawn.append((bar, 0.0 if row.value is None else length(row.value)))
-    return drawn, None if budget is None else length(budget), logarithmic
+    low = math.floor(math.log10(min(positive))) - 1 if logarithmic else 0.0
+    lengths = []
+    for value in [*(row.value for row in rows), budget]:
+        if value is None or math.isinf(value):
+            lengths.append(0.0 if value is None else 1.0)
+        elif logarithmic and value > 0:
+            lengths.append(max(0.0, (math.log10(value) - low) / (math.log10(top) - low)))
+        else:
+            lengths.append(0.0 if logarithmic else value / top)
+    bars = [row._replace(kind="endless") if row.value == math.inf else row for row in rows]
+    return list(zip(bars, lengths)), None if budget is None else lengths[-1], logarithmic
 
 
 def _rows(privacy: WrittenPrivacy) -> list[tuple[str, str, str, str]]:

@@ -19,9 +19,21 @@ _CERTAIN = 0.99  # is called near certainty; if even the seldom suspicion become
 
 
 def promise(facts: Facts) -> list[str]:
-    """A sentence or a few for each item, as "Item: what holds"; the first is all of it in one sentence."""
+    """A sentence or a few for each item, as "Item: what holds"; the first is all of it in one, fit for a terminal."""
+    epsilon, delta = of_replacing(facts.promised, facts.delta, facts.relation)
+    short = at_most(epsilon, delta, facts.whom)
+    if facts.engine == SEEDED:
+        short = (
+            f"nothing is promised about any {facts.noun}: the noise was a test's, and whoever has its seed "
+            "can take it off."
+        )
+    elif not _promises_nothing(epsilon, delta):
+        if facts.most * facts.delta >= 1:
+            short = f"{short[:-1]}; and that δ would allow {facts.whole} to be published."
+        if facts.engine in ONE_DOMAIN:
+            short = f"if real owners do what was simulated here, {short}"
     return [
-        f"In short: {in_short(facts)}",
+        f"In short: {short}",
         f"What is done: {_done(facts)}",
         *_learnt(facts),
         "What is not promised: that nothing is learnt about people like you. If the records show that smokers fall "
@@ -29,22 +41,6 @@ def promise(facts: Facts) -> list[str]:
         "what others tell about you, or what their records say of you.",
         *_beware(facts),
     ]
-
-
-def in_short(facts: Facts) -> str:
-    """The one sentence, for a terminal."""
-    epsilon, delta = of_replacing(facts.promised, facts.delta, facts.relation)
-    if facts.engine == SEEDED:
-        return (
-            f"nothing is promised about any {facts.noun}: the noise was a test's, and whoever has its seed "
-            "can take it off."
-        )
-    said = at_most(epsilon, delta, facts.whom)
-    if _promises_nothing(epsilon, delta):
-        return said
-    if facts.most * facts.delta >= 1:
-        said = f"{said[:-1]}; and that δ would allow {facts.whole} to be published."
-    return f"if real owners do what was simulated here, {said}" if facts.engine in ONE_DOMAIN else said
 
 
 def so_far(epsilon: float, delta: float, relation: str, unit: str) -> str:

@@ -239,19 +239,10 @@ class Run(Struct, frozen=True, kw_only=True):
     steps: np.ndarray = np.zeros(0)  # (points,) of trace.csv, like the next
     values: np.ndarray = np.zeros((0, 0))  # (points, models) the metric of each
     settings: dict[str, Any] = {}  # of experiment.toml
-
-    @property
-    def gain(self) -> np.ndarray:
-        """(owners,) above zero where joining is better than a model of one's own; never so of one that diverged."""
-        sign = -1.0 if METRICS[self.metric.name].lower_is_better else 1.0
-        with np.errstate(invalid="ignore"):
-            return sign * (np.array(self.benefit.joint, float) - np.array(self.benefit.own, float))
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """What pictures call the owners: from 1, or as in their names where these are only numbers."""
-        counted = all(name == f"owner {at}" for at, name in enumerate(self.names))
-        return tuple(range(len(self.names))) if counted else tuple(range(1, len(self.names) + 1))
+    # What pictures call the owners: from 1, or as in their names where these are only numbers.
+    numbers: tuple[int, ...] = ()
+    # (owners,) above zero where joining is better than a model of one's own; never so of one that diverged.
+    gain: np.ndarray = np.zeros(0)
 
 
 def read(files: Mapping[str, bytes]) -> Run:
@@ -278,7 +269,14 @@ def read(files: Mapping[str, bytes]) -> Run:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("experiment.toml: is not TOML. Give the folder of a run.") from error
     steps, values = _trace(files["trace.csv"])
-    return msgspec.structs.replace(run, steps=steps, values=values, settings=settings)
+    first = 0 if all(name == f"owner {at}" for at, name in enumerate(run.names)) else 1
+    numbers = tuple(range(first, first + len(run.names)))
+    sign = -1.0 if METRICS[run.metric.name].lower_is_better else 1.0
+    with np.errstate(invalid="ignore"):
+        gain = sign * (np.array(run.benefit.joint, float) - np.array(run.benefit.own, float))
+    return msgspec.structs.replace(
+        run, steps=steps, values=values, settings=settings, numbers=numbers, gain=gain
+    )
 
 
 def _number(kind: type, value: Any) -> Number:

@@ -43,12 +43,12 @@ def network(run: Run) -> dict[str, Any] | None:
     if links.hub:
         pairs = [(place, middle) for place in places]
     spoken = links.hub or f"{links.topology} of {many(links.number_of_links, 'link')}"
-    kinds = ["network", *["large"] * (at.side > _SIDE), *["dense"] * is_dense(links, len(names))]
+    kinds = ["network", *["large"] * (at.side > _SIDE), *["dense"] * at.dense]
     return {
         "kind": " ".join(kinds),
         "side": at.side,
-        "top": at.window[0],
-        "height": at.window[1],
+        "top": at.top,
+        "height": at.height,
         "described": f"{many(len(names), 'owner')} and their links: {spoken}",
         "lines": [(*start, *end) for start, end in pairs],
         "discs": _discs(at, run),
@@ -62,15 +62,9 @@ class Placed(NamedTuple):
     side: float
     places: np.ndarray  # (owners, 2)
     radii: np.ndarray  # (owners,) areas as the sizes
-
-    @property
-    def window(self) -> tuple[float, float]:
-        """Where what is drawn begins from above, and how high it is."""
-        if len(self.places) == 1:
-            return 0.0, self.side
-        low, high = self.places[:, 1].min() - _MARGIN, self.places[:, 1].max() + _MARGIN
-        height = max(high - low, self.side / 3)  # owners beside each other have some air
-        return round((low + high - height) / 2, 1), round(height, 1)
+    top: float  # where what is drawn begins from above
+    height: float
+    dense: bool  # whether links are drawn finer, for they are many
 
 
 def placed(links: WrittenNetwork, sizes: tuple[int, ...]) -> Placed:
@@ -82,12 +76,13 @@ def placed(links: WrittenNetwork, sizes: tuple[int, ...]) -> Placed:
     # The largest just fits between its neighbours.
     room = min(_LARGEST, 0.44 * float(np.median(apart.min(1)))) if len(places) > 1 else _LARGEST
     radii = np.maximum(max(room, _SMALLEST) * np.sqrt(np.array(sizes) / max(sizes)), _SMALLEST)
-    return Placed(side, places, radii.round(1))
-
-
-def is_dense(links: WrittenNetwork, owners: int) -> bool:
-    """Whether links are drawn finer, for they are many."""
-    return links.number_of_links > _DENSE or owners > _DENSE
+    top, height = 0.0, side
+    if len(places) > 1:
+        low, high = places[:, 1].min() - _MARGIN, places[:, 1].max() + _MARGIN
+        height = max(high - low, side / 3)  # owners beside each other have some air
+        top = round((low + high - height) / 2, 1)
+    dense = links.number_of_links > _DENSE or len(sizes) > _DENSE
+    return Placed(side, places, radii.round(1), top, round(height, 1), dense)
 
 
 def layout(links: WrittenNetwork, owners: int) -> np.ndarray:

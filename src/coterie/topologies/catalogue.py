@@ -156,7 +156,7 @@ def _fitting(name: str, made: Any, owners: int | None) -> Topology:
     several = made if isinstance(made, (list, tuple)) else [made]
     if isinstance(made, Topology):
         topology = made if made.name == name else replace(made, name=name)
-    elif several and all(hasattr(graph, "is_directed") for graph in several):
+    elif several and all(isinstance(one, graphs.LinkList) or hasattr(one, "is_directed") for one in several):
         topology = from_graphs(name, several)
     else:
         raise InputError(

@@ -8,6 +8,8 @@ more than k other eigenvalues, one polynomial is zero on all of them: then owner
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from coterie import _check
@@ -20,6 +22,7 @@ _CONNECTED = 1e-12  # a second eigenvalue nearer to 1 means owners that never ag
 _FLAT = 1e-9  # an eigenvalue range this narrow has nothing to accelerate
 _APART = 1e-9  # eigenvalues that differ by less are one
 _ROUNDED = 1e-4  # what rounding to float32 may leave of a disagreement that should be gone
+_LONG = 700.0  # e to this power is a double
 _MOST = 100_000  # gossip steps a round; nobody can mean more
 
 
@@ -42,7 +45,10 @@ def chebyshev(topology: Topology, gossip_steps: int) -> np.ndarray:
     [low, high] mapped onto [-1, 1] and 1 onto θ, r_j = T_{j-1}(θ) / T_j(θ) has a stable recurrence.
     """
     low, high = topology.eigenvalue_range
-    ratios = _ratios(topology, gossip_steps)
+    theta = (2.0 - high - low) / (high - low)
+    ratios = np.full(gossip_steps, 1.0 / theta)
+    for j in range(1, gossip_steps):
+        ratios[j] = 1.0 / (2.0 * theta - ratios[j - 1])
     before = np.concatenate([[0.0], ratios[:-1]])
     twice = np.where(np.arange(gossip_steps) == 0, 1.0, 2.0)  # T_1 = x, then T_{j+1} = 2 x T_j - T_{j-1}
     return np.stack([2.0 * twice * ratios / (high - low), ratios * before], axis=1)
@@ -110,7 +116,12 @@ def contraction(topology: Topology, gossip_steps: int = 1, accelerate: bool = Tr
     """
     _check.count("gossip_steps", gossip_steps)
     if accelerate and accelerates(topology, gossip_steps):
-        return float(np.prod(_ratios(topology, gossip_steps)))
+        low, high = topology.eigenvalue_range
+        beyond = 2.0 * (1.0 - high) / (high - low)  # 1 + this is 1 where [low, high] is mapped onto [-1, 1]
+        grown = math.log1p(beyond + math.sqrt(beyond * (2.0 + beyond)))
+        return 1.0 / math.cosh(
+            min(gossip_steps * grown, _LONG)
+        )  # 1 / T(1 + beyond), Chebyshev's of that degree
     if topology.period == 1 or not topology.is_doubly_stochastic:
         if topology.is_symmetric or not topology.is_doubly_stochastic:
             return (1.0 - topology.spectral_gap) ** gossip_steps
@@ -154,12 +165,3 @@ def messages_per_round(topology: Topology, gossip_steps: int = 1) -> float:
         return float(gossip_steps * topology.owners * (topology.owners - 1))
     sent = [np.count_nonzero((e.source != e.target) & (e.weight > 0)) for e in topology.schedule]
     return float(gossip_steps * np.mean(sent))
-
-
-def _ratios(topology: Topology, gossip_steps: int) -> np.ndarray:
-    low, high = topology.eigenvalue_range
-    theta = (2.0 - high - low) / (high - low)
-    ratios = [1.0 / theta]
-    for _ in range(gossip_steps - 1):
-        ratios.append(1.0 / (2.0 * theta - ratios[-1]))
-    return np.asarray(ratios)

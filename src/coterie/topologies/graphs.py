@@ -30,22 +30,11 @@ SUFFIXES = (*_SEPARATORS, ".graphml")
 
 @dataclass(frozen=True)
 class LinkList:
-    """A list of links, with those of networkx's methods that weights are made by."""
+    """A list of links between owners 0 … owners-1: all that weights are made of."""
 
     owners: int
     links: tuple[tuple[int, int], ...]  # each once; (source, target) where directed
     directed: bool = False
-
-    def __len__(self) -> int:
-        return self.owners
-
-    def edges(self) -> tuple[tuple[int, int], ...]:
-        """The links."""
-        return self.links
-
-    def is_directed(self) -> bool:
-        """Whether a link goes one way."""
-        return self.directed
 
 
 def _plain(owners: int, links: Iterable[tuple[int, int]], directed: bool = False) -> LinkList:
@@ -101,7 +90,7 @@ def exponential(owners: int, directed: bool = True) -> LinkList:
 def one_peer_exponential(owners: int) -> list[LinkList]:
     """The exponential graph one link at a time: in round k owner i sends to i + 2^(k mod period).
 
-    >>> [graph.edges()[0] for graph in one_peer_exponential(6)]
+    >>> [graph.links[0] for graph in one_peer_exponential(6)]
     [(0, 1), (0, 2), (0, 4)]
     """
     return [_ahead(owners, [shift] if shift else [], directed=True) for shift in _powers(owners) or [0]]
@@ -141,7 +130,7 @@ def random_matching(owners: int, seed: int) -> nx.Graph:
 
 def from_file(
     path: str | Path, owners: int, directed: bool | None = None, names: Sequence[str] = ()
-) -> Graph:
+) -> LinkList:
     """A graph read from an edge list (.txt, .edgelist, .csv: two names a line) or from GraphML.
 
     `directed=None` believes GraphML, and takes an edge list as undirected. `names`: the owners', in their order, by
@@ -166,7 +155,7 @@ def from_file(
     return _by_name(plain, names, str(path)) if names else in_order(plain)
 
 
-def _by_name(graph: nx.Graph, names: Sequence[str], source: str) -> Graph:
+def _by_name(graph: nx.Graph, names: Sequence[str], source: str) -> LinkList:
     """The same graph on 0 … owners-1: a label is an owner's name, or all of them are numbers from 0 or from 1."""
     import networkx as nx
 
@@ -185,22 +174,23 @@ def _by_name(graph: nx.Graph, names: Sequence[str], source: str) -> Graph:
     return in_order(nx.relabel_nodes(graph, {label: place[str(label)] for label in graph.nodes}))
 
 
-def in_order(graph: Graph) -> Graph:
+def in_order(graph: Graph) -> LinkList:
     """The same graph on 0 … owners-1, in the order of its labels: as numbers where all are, else as text."""
-    if isinstance(graph, LinkList) or list(graph.nodes) == list(range(len(graph))):
+    if isinstance(graph, LinkList):
         return graph
-    import networkx as nx
-
     labels = list(graph.nodes)
-    try:
-        labels.sort(key=int)
-    except (ValueError, TypeError):
-        labels.sort(key=str)
-    renamed = nx.relabel_nodes(graph, {label: i for i, label in enumerate(labels)})
-    ordered: Graph = graph.__class__()
-    ordered.add_nodes_from(range(len(labels)))
-    ordered.add_edges_from(renamed.edges)
-    return ordered
+    if labels != list(range(len(graph))):
+        import networkx as nx
+
+        try:
+            labels.sort(key=int)
+        except (ValueError, TypeError):
+            labels.sort(key=str)
+        renamed = nx.relabel_nodes(graph, {label: i for i, label in enumerate(labels)})
+        graph = graph.__class__()
+        graph.add_nodes_from(range(len(labels)))
+        graph.add_edges_from(renamed.edges)
+    return LinkList(len(graph), tuple(graph.edges()), graph.is_directed())
 
 
 def is_connected(graph: nx.Graph) -> bool:

@@ -34,7 +34,9 @@ from coterie.topologies import gossip
 from coterie.topologies.topology import Topology
 from coterie.topologies.weights import Edges
 
-Kernel = Callable[[PyTree, Array, Array], Array]  # (arrays, one leaf, index into the period) -> mixed leaf
+Kernel = Callable[
+    [PyTree, Array, Array | int], Array
+]  # (arrays, one leaf, index into the period) -> mixed leaf
 
 AXIS = "owners"  # of the mesh, where owners are spread over devices (`topologies.crossing`)
 _UNROLL = 32  # in-neighbours; a scan takes about twice as long, but its program does not grow with them
@@ -80,7 +82,11 @@ def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True, ex
     _check.count("gossip_steps", gossip_steps)
     if is_average(topology):
         return aggregate(np.full(topology.owners, 1.0 / topology.owners))
-    kernel, arrays = _kernel(topology)
+    widest = max(int(np.bincount(e.target, minlength=topology.owners).max()) for e in topology.schedule)
+    longest = max(len(e.source) for e in topology.schedule)
+    kernel, arrays = _gather, _padded_neighbours(topology, widest)
+    if widest * topology.owners > _PADDING * longest:
+        kernel, arrays = _segments, _padded_edges(topology, longest)
     numbers = gossip.annihilating(topology) if exact else None
     if numbers is not None and len(numbers) <= gossip_steps:
         return Mixer(_accelerated(kernel), (arrays, jnp.asarray(numbers, jnp.float32)))
@@ -101,14 +107,6 @@ def aggregate(weights: np.ndarray) -> Mixer:
     if weights.ndim != 1 or not np.isfinite(weights).all():
         raise InputError(f"weights of shape {weights.shape}: must be one finite number for each owner.")
     return Mixer(weighted_sum, jnp.asarray(weights, jnp.float32))
-
-
-def _kernel(topology: Topology) -> tuple[Kernel, PyTree]:
-    widest = max(int(np.bincount(e.target, minlength=topology.owners).max()) for e in topology.schedule)
-    longest = max(len(e.source) for e in topology.schedule)
-    if widest * topology.owners > _PADDING * longest:
-        return _segments, _padded_edges(topology, longest)
-    return _gather, _padded_neighbours(topology, widest)
 
 
 def _padded_neighbours(topology: Topology, widest: int) -> PaddedNeighbours:
@@ -159,8 +157,8 @@ def is_average(topology: Topology) -> bool:
     )
 
 
-def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array) -> Array:
-    sources, weights = _pick(arrays.sources, index), _pick(arrays.weights, index)
+def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array | int) -> Array:
+    sources, weights = arrays.sources[index], arrays.weights[index]
     rows = _with_fetched(leaf, arrays.fetch, index) if arrays.fetch else leaf
     if len(sources) > _UNROLL:
 
@@ -174,30 +172,25 @@ def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array) -> Array:
     return total
 
 
-def _segments(arrays: Links, leaf: Array, index: Array) -> Array:
-    sources, targets, weights = (_pick(a, index) for a in arrays[:3])
+def _segments(arrays: Links, leaf: Array, index: Array | int) -> Array:
+    sources, targets, weights = (a[index] for a in arrays[:3])
     rows = _with_fetched(leaf, arrays.fetch, index) if arrays.fetch else leaf
     return jax.ops.segment_sum(
         scaled(weights, rows[sources]), targets, leaf.shape[0], indices_are_sorted=True
     )
 
 
-def _with_fetched(leaf: Array, fetch: dict[int, Array], index: Array) -> Array:
+def _with_fetched(leaf: Array, fetch: dict[int, Array], index: Array | int) -> Array:
     """The rows here, then those that come from the device `hop` places on, for each hop of `fetch`.
 
     `fetch[hop]` are the rows that this device sends to the one `hop` places before it.
     """
     devices = jax.lax.axis_size(AXIS)
     others = [
-        jax.lax.ppermute(leaf[_pick(rows, index)], AXIS, [(p, (p - hop) % devices) for p in range(devices)])
+        jax.lax.ppermute(leaf[rows[index]], AXIS, [(p, (p - hop) % devices) for p in range(devices)])
         for hop, rows in fetch.items()
     ]
     return jnp.concatenate([leaf, *others])
-
-
-def _pick(array: Array, index: Array) -> Array:
-    """One step's arrays; a static topology is indexed by a constant, which XLA folds away."""
-    return array[0] if array.shape[0] == 1 else array[index]
 
 
 def scaled(weights: Array, rows: Array) -> Array:
@@ -210,7 +203,7 @@ def _plain(kernel: Kernel, period: int, steps: int) -> Callable[[PyTree, PyTree,
 
     def apply(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
         def once(j: Array | int, x: PyTree) -> PyTree:
-            index = ((step - 1) * steps + j) % period
+            index = ((step - 1) * steps + j) % period if period > 1 else 0  # a constant, which XLA folds away
             return jax.tree.map(lambda leaf: kernel(arrays, leaf, index), x)
 
         return once(0, messages) if steps == 1 else jax.lax.fori_loop(0, steps, once, messages)
@@ -228,7 +221,7 @@ def _accelerated(kernel: Kernel) -> Callable[[PyTree, PyTree, Array], PyTree]:
         def once(pair: tuple[Array, Array], ac: Array) -> tuple[tuple[Array, Array], None]:
             x, before = pair
             a, c = (ac[k].astype(x.dtype) for k in (0, 1))
-            return (x + a * (kernel(graph, x, step) - x) + c * (x - before), x), None
+            return (x + a * (kernel(graph, x, 0) - x) + c * (x - before), x), None
 
         return jax.tree.map(lambda leaf: jax.lax.scan(once, (leaf, leaf), coefficients)[0][0], messages)
 

@@ -21,22 +21,6 @@ _ARPACK: dict[str, Any] = {"ncv": 40, "maxiter": 60, "return_eigenvectors": Fals
 ZERO = 1e-12  # weights and factors below it are rounding
 
 
-def window(schedule: Sequence[Edges], owners: int) -> int:
-    """Smallest B such that any B consecutive graphs, wherever one starts, have a strongly connected union.
-
-    Returns 0 if even the union of the whole period is not.
-    """
-    low, high = 0, len(schedule)
-    if not connected(schedule, owners):
-        return 0
-    endless = [*schedule, *schedule]
-    while high - low > 1:  # a longer window contains a shorter one, so bisection is exact
-        middle = (low + high) // 2
-        every = all(connected(endless[s : s + middle], owners) for s in range(len(schedule)))
-        low, high = (low, middle) if every else (middle, high)
-    return high
-
-
 def groups(schedule: Sequence[Edges], owners: int) -> int:
     """Number of strongly connected components of the union of the whole period."""
     from scipy.sparse import coo_array

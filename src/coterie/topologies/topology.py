@@ -89,14 +89,20 @@ class Topology:
     @cached_property
     def window(self) -> int:
         """Smallest B such that any B consecutive graphs are strongly connected together; an error if none."""
-        smallest = 1 if self.averages else spectrum.window(self.schedule, self.owners)
-        if not smallest:
+        if self.averages:
+            return 1
+        if not spectrum.connected(self.schedule, self.owners):
             apart = spectrum.groups(self.schedule, self.owners)
             raise InputError(
                 f"topology={self.name!r}: disconnected; {self.owners} owners fall into {apart} groups over "
                 f"a period of {self.period}. Add links, or raise probability, degree or period."
             )
-        return smallest
+        low, high, endless = 0, self.period, (*self.schedule, *self.schedule)
+        while high - low > 1:  # a longer window contains a shorter one, so bisection is exact
+            middle = (low + high) // 2
+            every = all(spectrum.connected(endless[s : s + middle], self.owners) for s in range(self.period))
+            low, high = (low, middle) if every else (middle, high)
+        return high
 
     @cached_property
     def eigenvalue_range(self) -> tuple[float, float]:
@@ -135,16 +141,15 @@ def from_graphs(name: str, graphs: Sequence[Graph], weights: str | None = None) 
     True
     """
     _check.count(f"graphs of topology {name!r}", len(graphs))
-    if len({len(graph) for graph in graphs}) > 1:
-        sizes = sorted({len(graph) for graph in graphs})
+    lists = [graphs_.in_order(graph) for graph in graphs]
+    if len(sizes := sorted({links.owners for links in lists})) > 1:
         raise InputError(
             f"topology={name!r}: its graphs have {sizes} owners. Use the same owners in every step."
         )
-    directed = any(graph.is_directed() for graph in graphs)
+    directed = any(links.directed for links in lists)
     weights = weights or ("column_stochastic" if directed else "metropolis")
     scheme = WEIGHTS[_check.one_of("weights", weights, WEIGHTS)]
-    schedule = tuple(scheme(graphs_.in_order(graph)) for graph in graphs)
-    return Topology(name, len(graphs[0]), schedule, directed)
+    return Topology(name, sizes[0], tuple(map(scheme, lists)), directed)
 
 
 def check_gossip(topology: Topology) -> Topology:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.topologies.graphs import in_order
 
 if TYPE_CHECKING:
     from coterie.topologies.graphs import Graph
@@ -33,13 +34,13 @@ def metropolis(graph: Graph) -> Edges:
     [0.67, 0.33, 0.33, 0.33, 0.33, 0.33, 0.67]
     """
     source, target, degree = _links(graph, "metropolis")
-    return _with_rest(len(graph), source, target, 1.0 / (1.0 + np.maximum(degree[source], degree[target])))
+    return _with_rest(len(degree), source, target, 1.0 / (1.0 + np.maximum(degree[source], degree[target])))
 
 
 def uniform(graph: Graph) -> Edges:
     """Weight 1 / (1 + largest degree) on every link, I - L / (1 + d_max); symmetric, doubly stochastic."""
     source, target, degree = _links(graph, "uniform")
-    return _with_rest(len(graph), source, target, np.full(len(source), 1.0 / (1.0 + degree.max(initial=0))))
+    return _with_rest(len(degree), source, target, np.full(len(source), 1.0 / (1.0 + degree.max(initial=0))))
 
 
 def column_stochastic(graph: Graph) -> Edges:
@@ -50,7 +51,7 @@ def column_stochastic(graph: Graph) -> Edges:
     [0.33, 0.5, 0.5, 0.33, 0.5, 0.33, 0.5]
     """
     source, target, sent = _links(graph)
-    return _with_rest(len(graph), source, target, 1.0 / (1.0 + sent[source]))
+    return _with_rest(len(sent), source, target, 1.0 / (1.0 + sent[source]))
 
 
 WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
@@ -63,15 +64,16 @@ WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
 def _links(graph: Graph, undirected: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sources and targets of all links between different owners, both ways where the graph is undirected, and how many
     each owner sends over; `undirected`: weights that need such a graph."""
-    if undirected and graph.is_directed():
+    listed = in_order(graph)
+    if undirected and listed.directed:
         raise InputError(
             f"weights={undirected!r}: needs an undirected graph. Use weights='column_stochastic' for directed ones."
         )
-    pairs = np.asarray(list(graph.edges()), np.int32).reshape(-1, 2)
+    pairs = np.asarray(listed.links, np.int32).reshape(-1, 2)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # a self-loop says nothing: everyone hears itself
-    if not graph.is_directed():
+    if not listed.directed:
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
-    return pairs[:, 0], pairs[:, 1], np.bincount(pairs[:, 0], minlength=len(graph))
+    return pairs[:, 0], pairs[:, 1], np.bincount(pairs[:, 0], minlength=listed.owners)
 
 
 def _with_rest(owners: int, source: np.ndarray, target: np.ndarray, weight: np.ndarray) -> Edges:

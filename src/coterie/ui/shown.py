@@ -16,7 +16,7 @@ from coterie.errors import InputError
 from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
 from coterie.reports.reading import FILES, Run, WrittenNetwork, read
-from coterie.reports.topology import MOST, is_dense, placed
+from coterie.reports.topology import MOST, placed
 from coterie.units import counted
 
 
@@ -107,13 +107,12 @@ def drawing(links: WrittenNetwork, names: Any, sizes: tuple[int, ...], unit: str
     if links.links is None or len(names) > MOST:
         return None
     at = placed(links, sizes)
-    top, height = at.window
     what = links.hub or f"{links.topology}, {many(links.number_of_links, 'link')}"
     return {
         "side": at.side,
-        "top": top,
-        "height": height,
-        "dense": is_dense(links, len(names)),
+        "top": at.top,
+        "height": at.height,
+        "dense": at.dense,
         "hub": links.hub,
         "links": [list(pair) for pair in links.links],
         "owners": [

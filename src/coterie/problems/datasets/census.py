@@ -72,10 +72,9 @@ def load(_: Path | None = None) -> Table:
     from coterie.problems.datasets._table import binary
 
     stored = read()
-    columns = {field.name: _decode(stored[field.name], field) for field in FIELDS}
     return binary(
         "census",
-        encode(columns, FIELDS),
+        encode(stored, FIELDS),
         stored["income"],
         stored["test"].astype(bool),
         owner=stored["owner"],
@@ -88,13 +87,12 @@ def load(_: Path | None = None) -> Table:
 
 
 def read() -> dict[str, np.ndarray]:
-    """The stored arrays, one uint8 code a row: a category's position, or a bin's."""
+    """The stored columns. Codes, one uint8 a row, become what they stand for, a category or a bin's lower edge, so that
+    one encoder serves every data set."""
     file = resources.files("coterie.problems") / "embedded" / "census.npz"
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
-def _decode(codes: np.ndarray, field: Binned | Category) -> np.ndarray:
-    """Back from codes to values (a bin's lower edge), so that one encoder serves every data set."""
-    values = field.values if isinstance(field, Category) else field.edges[:-1]
-    return np.asarray(values)[codes]
+        found = {name: arrays[name] for name in arrays.files}
+    for field in FIELDS:
+        values = field.values if isinstance(field, Category) else field.edges[:-1]
+        found[field.name] = np.asarray(values)[found[field.name]]
+    return found

@@ -15,7 +15,7 @@ from coterie.problems.datasets.remote import load_openml
 from coterie.problems.names import READERS
 from coterie.problems.partition import Partition, partition
 from coterie.problems.table import Table
-from coterie.units import Unit
+from coterie.units import Unit, unit_of
 
 
 class Source(NamedTuple):
@@ -34,6 +34,8 @@ class Source(NamedTuple):
     @property
     def privacy_unit(self) -> Unit:
         """Whom a certificate is to protect."""
+        if self.columns is None:
+            return unit_of(self.unit, self.records_per_unit, mean=self.unit_mean, latest=self.latest)
         said = declared(self.columns)
         return said.unit_with(self.unit, self.records_per_unit, self.unit_mean, self.latest)
 
