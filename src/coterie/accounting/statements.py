@@ -42,12 +42,12 @@ class Statement:
         """
         written: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in written.items():
-            if isinstance(value, float) and math.isinf(value):
-                written[name] = "inf"
+            if name == "event":
+                written[name] = event_to_json(value)
             elif isinstance(value, tuple):
                 written[name] = list(value)
-            elif name == "event":
-                written[name] = event_to_json(value)
+            elif isinstance(value, float) and math.isinf(value):
+                written[name] = "inf"
         return written
 
 
