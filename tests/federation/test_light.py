@@ -1,7 +1,8 @@
-"""What a node of a linear model does without: libraries, and what its start-up took of memory."""
+"""What a node of a linear model does without: libraries, programs, and what its start-up took of memory."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,10 +22,15 @@ HEAVY = (
     *(f"scipy.{part}." for part in OF_SCIPY),
 )
 NEEDED = ("jax", "dp_accounting.dp_event", "zenoh")
+COMPILED = [
+    "_start",
+    "_emit_round",
+    "_absorb",
+]  # what a round calls, and matmul: the metric on one's own records
 
 
 def test_a_node_loads_no_library_that_only_reading_or_certifying_others_needs(tmp_path):
-    """Of a real process, by the interpreter's own list of what it imported."""
+    """Of a real process, by the interpreter's own list of what it imported; and it compiles what a round calls."""
     trial = Trial(tmp_path, (12, 9), protocol="dual_averaging", settings={"rounds": 3}, topology="ring")
     nodes = [_node(trial, name) for name in trial.names]
     try:
@@ -37,13 +43,17 @@ def test_a_node_loads_no_library_that_only_reading_or_certifying_others_needs(tm
     loaded = set(re.findall(r"^import time:.*\|\s*(\S+)$", told, re.MULTILINE))
     assert loaded >= set(NEEDED)
     assert not [name for name in loaded if f"{name}.".startswith(HEAVY)]
+    assert re.findall(r"Compiling jit\((\w+)\)", told) == [*COMPILED, "matmul"]
 
 
 def _node(trial: Trial, name: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-X", "importtime", "-m", "coterie", "node", str(trial.place(name))]
     with (trial.folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [*command, "--data", str(trial.folder / f"{name}.csv")], stdout=subprocess.DEVNULL, stderr=log
+            [*command, "--data", str(trial.folder / f"{name}.csv")],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=os.environ | {"JAX_LOG_COMPILES": "1"},
         )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from coterie import _check, accounting
@@ -83,7 +82,8 @@ def per_owner(owners: int, numbers: PyTree) -> PyTree:
 
     def rows(leaf: float | np.ndarray) -> jax.Array:
         leaf = np.asarray(leaf, np.float32)
-        return jnp.asarray(np.full(owners, leaf) if leaf.ndim == 0 else leaf)
+        # not jax.numpy's, which compiles a program for each shape: a node starts with this
+        return jax.device_put(np.full(owners, leaf) if leaf.ndim == 0 else leaf)
 
     return jax.tree.map(rows, numbers)
 
