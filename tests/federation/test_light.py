@@ -133,3 +133,17 @@ def test_code_is_given_back_and_goes_on_working():
     stretches, pages = map(int, _said(GIVING)[0].split())
     assert stretches > 10
     assert pages * 4096 > 30e6
+
+
+IMPORTING = """
+import gc
+from coterie.cli import _footprint
+with _footprint.importing():
+    looking = gc.isenabled()
+    import jax
+print(looking, gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_nothing_that_is_imported_is_taken_for_garbage():
+    assert _said(IMPORTING) == ["False True True"]

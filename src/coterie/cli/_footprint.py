@@ -7,13 +7,29 @@ are pages of files, which the system reads again should they be needed; and so d
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 _DONTNEED = 4  # Linux: MADV_DONTNEED
 _COMPILED = 2  # steps after which everything that a round calls was compiled
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import in a fifth less of the time: nothing that is imported is garbage, and none is looked for among it.
+
+    Nor later: what is there at the end is taken to stay.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def give_back() -> int:
