@@ -135,6 +135,29 @@ def test_code_is_given_back_and_goes_on_working():
     assert pages * 4096 > 30e6
 
 
+COMPILING = """
+import jax, jax.numpy as jnp
+from coterie.cli import _footprint
+gave, give_back = [], _footprint.give_back
+_footprint.give_back = lambda: gave.append(give_back())
+programs = [jax.jit(lambda x, n=n: jnp.sort(x @ x, 0).sum() + n) for n in range(3)]
+given = jnp.ones((8, 8))
+with _footprint.compiling():
+    for program in programs[:2]:
+        program(given)
+        print(len(gave))
+    program(given)
+    print(len(gave))
+programs[2](given)
+print(len(gave), min(gave) > 10)
+"""
+
+
+def test_what_compiling_takes_is_given_back_before_and_after_each_program_but_the_first():
+    """Where nothing is kept: of the first one, nobody knows before it is built."""
+    assert _said(COMPILING) == ["1", "3", "3", "3 True"]
+
+
 IMPORTING = """
 import gc
 from coterie.cli import _footprint

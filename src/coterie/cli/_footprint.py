@@ -16,6 +16,11 @@ from typing import Any
 
 _DONTNEED = 4  # Linux: MADV_DONTNEED
 _COMPILED = 2  # steps after which everything that a round calls was compiled
+# JAX's names of what it tells its listeners; and the seconds of a compiler's work, where a kept program takes none.
+_LOWERED, _BUILT = (
+    f"/jax/core/compile/{what}_duration" for what in ("jaxpr_to_mlir_module", "backend_compile")
+)
+_LONG = 0.02
 
 
 @contextmanager
@@ -63,6 +68,26 @@ def _code(smaps: str) -> Iterator[tuple[int, int]]:
             found = (int(start, 16), int(end, 16)) if is_code else None
         elif found is not None and first == "Anonymous:" and rest[0] == "0":
             yield found
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Where programs are not kept, give back what compiling one took before the next one takes as much again."""
+    from jax import monitoring
+
+    built = False
+
+    def heard(event: str, seconds: float, **_: Any) -> None:
+        nonlocal built
+        built = built or (event == _BUILT and seconds > _LONG)
+        if built and event in (_LOWERED, _BUILT):
+            give_back()
+
+    monitoring.register_event_duration_secs_listener(heard)
+    try:
+        yield
+    finally:
+        monitoring.unregister_event_duration_listener(heard)
 
 
 class Slimmed:

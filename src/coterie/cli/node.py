@@ -132,7 +132,7 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
                 tell(snapshot)
 
         _footprint.give_back()  # what importing took
-        with _ended(own, log) as ending:
+        with _ended(own, log) as ending, _footprint.compiling():
             found = federation.run(
                 own,
                 data,
