@@ -79,9 +79,9 @@ def compiling() -> Iterator[None]:
 
     built = False
 
-    def heard(event: str, seconds: float, **_: Any) -> None:
+    def heard(event: str, duration_secs: float, **_: str | int) -> None:
         nonlocal built
-        built = built or (event == _BUILT and seconds > _LONG)
+        built = built or (event == _BUILT and duration_secs > _LONG)
         if built and event in (_LOWERED, _BUILT):
             give_back()
 

@@ -202,7 +202,7 @@ def _key(seed: int) -> jax.Array:
     >>> bool(_key(2**32 - 2) == jax.random.key(2**32 - 2))
     True
     """
-    return jax.random.wrap_key_data(np.array([0, seed], np.uint32), impl="threefry2x32")
+    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
 
 
 def collaboration(agreement: Agreement) -> Collaboration:

@@ -247,14 +247,14 @@ def _shapes(function: Callable[..., PyTree], static: _Static, *arguments: PyTree
 
 
 def _fixed(program: Program, owner: int) -> _Fixed:
-    own = _Fixed(
-        owner=np.int32(owner),
-        size=np.float32(program.plan.sizes[owner]),
-        clip_norm=program.plan.clip_norms[owner],
-        noise_scale=program.plan.noise_scale[owner],
-        numbers=jax.tree.map(lambda leaf: np.asarray(leaf)[owner], program.numbers),
+    as_it_is = jax.device_put  # jax.numpy would compile a program for each of these
+    return _Fixed(
+        owner=as_it_is(np.int32(owner)),
+        size=as_it_is(np.float32(program.plan.sizes[owner])),
+        clip_norm=as_it_is(program.plan.clip_norms[owner]),
+        noise_scale=as_it_is(program.plan.noise_scale[owner]),
+        numbers=jax.tree.map(lambda leaf: as_it_is(np.asarray(leaf)[owner]), program.numbers),
     )
-    return jax.device_put(own)  # as they are: jax.numpy would compile a program for each of their shapes
 
 
 def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
@@ -262,7 +262,7 @@ def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
     if len(records.x) != size or len(records.y) != size:
         many = counted(len(records.x), program.plan.unit.words)
         raise InputError(f"data: {many}, the agreement says {size}. Bring exactly that many.")
-    return jax.device_put(_Held(records.x, records.y, records.within))
+    return _Held(*jax.device_put((records.x, records.y, records.within)))
 
 
 def _context(fixed: _Fixed, step: int, turn: int, key: np.ndarray) -> Context:
