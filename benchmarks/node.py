@@ -58,7 +58,8 @@ def table() -> list[str]:
     lines = [
         f"`coterie node` of a linear model ({ROWS} records, {COLUMNS} columns, 20 rounds, two owners). Wanted: ready "
         f"after {SECONDS:g} s of processor time, the process that reads its file included, at most {MEGABYTES:g} MB. "
-        "Of what is resident, about 80 MB are pages of the libraries' files, which nodes of one machine share. "
+        "Of what is resident, about 20 MB then and 100 MB at the worst are pages of the libraries' files, which nodes "
+        "of one machine share. "
         f"Measured at a load of {os.getloadavg()[0]:.0f}. Python's own compiled files must be there, as `pip` leaves "
         "them: where they are stale and may not be written (`PYTHONDONTWRITEBYTECODE`), every start takes 3 s more, "
         "and 30 MB.",

@@ -1,8 +1,9 @@
 """Networks of real owners in four shapes under faults, on lines that take their time. `traces.py` reads what is left.
 
-    cd tests/federation; PYTHONPATH=..:../../src python -m chaos FOLDER [SHAPE [SEED]]
+    cd tests/federation; PYTHONPATH=..:../../src python -m chaos FOLDER [SHAPE [SEED …]]
 
-Without the last two, all: four shapes, five seeds of each, ten faults in a run, each with a line of its own at the end.
+Without shape and seeds, all 200 faults: four shapes, five seeds of each, ten faults in a run, each with a line of its
+own at the end. The shapes may run beside each other.
 """
 
 from __future__ import annotations

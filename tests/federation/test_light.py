@@ -1,7 +1,8 @@
-"""What a node of a linear model does without: libraries, and what its start-up took of memory."""
+"""What a node of a linear model does without: libraries, programs, and what its start-up took of memory."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,10 +22,15 @@ HEAVY = (
     *(f"scipy.{part}." for part in OF_SCIPY),
 )
 NEEDED = ("jax", "dp_accounting.dp_event", "zenoh")
+COMPILED = [
+    "_start",
+    "_emit_round",
+    "_absorb",
+]  # what a round calls, and matmul: the metric on one's own records
 
 
 def test_a_node_loads_no_library_that_only_reading_or_certifying_others_needs(tmp_path):
-    """Of a real process, by the interpreter's own list of what it imported."""
+    """Of a real process, by the interpreter's own list of what it imported; and it compiles what a round calls."""
     trial = Trial(tmp_path, (12, 9), protocol="dual_averaging", settings={"rounds": 3}, topology="ring")
     nodes = [_node(trial, name) for name in trial.names]
     try:
@@ -37,13 +43,17 @@ def test_a_node_loads_no_library_that_only_reading_or_certifying_others_needs(tm
     loaded = set(re.findall(r"^import time:.*\|\s*(\S+)$", told, re.MULTILINE))
     assert loaded >= set(NEEDED)
     assert not [name for name in loaded if f"{name}.".startswith(HEAVY)]
+    assert re.findall(r"Compiling jit\((\w+)\)", told) == [*COMPILED, "matmul"]
 
 
 def _node(trial: Trial, name: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-X", "importtime", "-m", "coterie", "node", str(trial.place(name))]
     with (trial.folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [*command, "--data", str(trial.folder / f"{name}.csv")], stdout=subprocess.DEVNULL, stderr=log
+            [*command, "--data", str(trial.folder / f"{name}.csv")],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=os.environ | {"JAX_LOG_COMPILES": "1"},
         )
 
 
@@ -123,3 +133,40 @@ def test_code_is_given_back_and_goes_on_working():
     stretches, pages = map(int, _said(GIVING)[0].split())
     assert stretches > 10
     assert pages * 4096 > 30e6
+
+
+COMPILING = """
+import jax, jax.numpy as jnp
+from coterie.cli import _footprint
+gave, give_back = [], _footprint.give_back
+_footprint.give_back = lambda: gave.append(give_back())
+programs = [jax.jit(lambda x, n=n: jnp.sort(x @ x, 0).sum() + n) for n in range(3)]
+given = jnp.ones((8, 8))
+with _footprint.compiling():
+    for program in programs[:2]:
+        program(given)
+        print(len(gave))
+    program(given)
+    print(len(gave))
+programs[2](given)
+print(len(gave), min(gave) > 10)
+"""
+
+
+def test_what_compiling_takes_is_given_back_before_and_after_each_program_but_the_first():
+    """Where nothing is kept: of the first one, nobody knows before it is built."""
+    assert _said(COMPILING) == ["1", "3", "3", "3 True"]
+
+
+IMPORTING = """
+import gc
+from coterie.cli import _footprint
+with _footprint.importing():
+    looking = gc.isenabled()
+    import jax
+print(looking, gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_nothing_that_is_imported_is_taken_for_garbage():
+    assert _said(IMPORTING) == ["False True True"]

@@ -72,9 +72,10 @@ def node(
     with exits(), _logged(log_format), _unforeseen_told(log_format), _own_files():
         from dataclasses import replace
 
-        from coterie import _check
-        from coterie.federation import logs, outcome, party
-        from coterie.federation.releases.randomness import GENERATORS
+        with _footprint.importing():
+            from coterie import _check
+            from coterie.federation import logs, outcome, party
+            from coterie.federation.releases.randomness import GENERATORS
 
         own = party.read(config)
         if mask_key:
@@ -103,15 +104,16 @@ def node(
 
 def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, port: int | None) -> Any:
     """The run, watched by whoever wants to know, and stopped by who may."""
-    from coterie.accounting.late import import_events
+    with _footprint.importing():
+        from coterie.accounting.late import import_events
 
-    import_events()  # a node that charges nothing but Gaussians never needs SciPy
-    from coterie.federation import actions
-    from coterie.federation import node as federation
-    from coterie.federation.drive import stopping
-    from coterie.federation.endpoint import serving
-    from coterie.federation.systemd import notifier
-    from coterie.federation.transport.door import watched
+        import_events()  # a node that charges nothing but Gaussians never needs SciPy
+        from coterie.federation import actions
+        from coterie.federation import node as federation
+        from coterie.federation.drive import stopping
+        from coterie.federation.endpoint import serving
+        from coterie.federation.systemd import notifier
+        from coterie.federation.transport.door import watched
 
     keep_compiled()  # functions and shapes: records, noise and keys are their arguments (tests/federation/test_side.py)
     with ExitStack() as held:
@@ -130,7 +132,7 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
                 tell(snapshot)
 
         _footprint.give_back()  # what importing took
-        with _ended(own, log) as ending:
+        with _ended(own, log) as ending, _footprint.compiling():
             found = federation.run(
                 own,
                 data,

@@ -196,6 +196,15 @@ class Collaboration:
         )
 
 
+def _key(seed: int) -> jax.Array:
+    """`jax.random.key(seed)`, of seeds as experiments have them, without a program that would be compiled for it.
+
+    >>> bool(_key(2**32 - 2) == jax.random.key(2**32 - 2))
+    True
+    """
+    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
+
+
 def collaboration(agreement: Agreement) -> Collaboration:
     """Build and check everything that the agreement implies."""
     experiment, owners = agreement.experiment, agreement.owners
@@ -209,7 +218,7 @@ def collaboration(agreement: Agreement) -> Collaboration:
         epsilon=budgets(experiment.epsilon, owners),
         delta=experiment.delta,
         topology=topologies.build(experiment.topology, len(owners), experiment.seed),
-        params=problem.model.init(jax.random.key(experiment.seed)),
+        params=problem.model.init(_key(experiment.seed)),
         unit=agreement.unit,
         owners_per_person=experiment.owners_per_person,
     )

@@ -120,9 +120,8 @@ def own_metric(outcome: Outcome) -> dict[str, Any] | None:
     problem = outcome.collaboration.task.problem
     agreement = outcome.collaboration.agreement
     judge = judge_of(agreement.experiment, agreement.schema.empty(agreement.name), problem.loss.name)
-    model = jax.tree.map(jax.numpy.asarray, outcome.model)
     x, y, _ = outcome.records.laid_out
-    value = judge(np.asarray(problem.model.scores(model, jax.numpy.asarray(x))), y)
+    value = judge(np.asarray(problem.model.scores(*jax.device_put((outcome.model, x)))), y)
     return {"name": judge.metric, "value": value if np.isfinite(value) else str(value)}
 
 

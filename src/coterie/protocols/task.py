@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from coterie import _check, accounting
@@ -80,8 +79,10 @@ def params_like(params: PyTree) -> PyTree:
 
 def per_owner(owners: int, numbers: PyTree) -> PyTree:
     """Scalars, and arrays that already have one row for each owner, as the arrays a program's `numbers` are."""
+    # Not jax.numpy's arrays, which compile a program for each shape: a node starts with this.
     return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf if np.ndim(leaf) else np.full(owners, leaf), jnp.float32), numbers
+        lambda leaf: jax.device_put(np.asarray(leaf if np.ndim(leaf) else np.full(owners, leaf), np.float32)),
+        numbers,
     )
 
 

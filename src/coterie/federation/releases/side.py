@@ -88,10 +88,8 @@ class RoundsSide:
         self._params, self._source = program.params, source
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
         now = _context(self._fixed, 1, 0, source.coin_key(1))
-        state = jax.eval_shape(partial(_start, self._static), self._params, now)
-        message, _ = jax.eval_shape(
-            partial(_emit_round, self._static), state, self._held, source.noise(1), now, now.key
-        )
+        state = _shapes(_start, self._static, self._params, now)
+        message, _ = _shapes(_emit_round, self._static, state, self._held, source.noise(1), now, now.key)
         self.layout = wire.foreign(message, program.bounds)
         self.private_layout = wire.layout(state.private)
         self.public_layout = wire.layout(state.public)
@@ -142,9 +140,9 @@ class VisitSide:
         now = _context(self._fixed, 1, 0, source.coin_key(1))
         register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
         query = jax.eval_shape(partial(_ask, self._static), register, now)
-        private = jax.eval_shape(partial(_start, self._static), self._params, now)
-        message, _ = jax.eval_shape(
-            partial(_emit_visit, self._static), private, query, self._held, source.noise(1), now, now.key
+        private = _shapes(_start, self._static, self._params, now)
+        message, _ = _shapes(
+            _emit_visit, self._static, private, query, self._held, source.noise(1), now, now.key
         )
         self.layout, self.query_layout = wire.foreign(message, program.bounds), wire.foreign(query)
         self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, register))
@@ -211,8 +209,7 @@ class TableSide:
 
     def emit(self, model: PyTree) -> bytes:
         """The noisy table of a model. Guarantee: it may leave only through an `Outlet`, which charges it first."""
-        params = jax.tree.map(jnp.asarray, model)
-        return wire.pack(self._tally(params, *self._records) + self._noise())
+        return wire.pack(self._tally(jax.device_put(model), *self._records) + self._noise())
 
 
 def table_layout(table: TableNoise) -> wire.Layout:
@@ -232,24 +229,31 @@ def message_layout(
     static = _Static(program.functions, program.plan.sampler)
     now = _context(_fixed(program, 0), 1, 0, _no_key())
     held = _Held(x, y, within)  # type: ignore[arg-type]
-    start = jax.eval_shape(partial(_start, static), program.params, now)
+    start = _shapes(_start, static, program.params, now)
     noise = program.plan.noise_like
     if isinstance(program.functions, Rounds):
-        message, _ = jax.eval_shape(partial(_emit_round, static), start, held, noise, now, now.key)
+        message, _ = _shapes(_emit_round, static, start, held, noise, now, now.key)
     else:
         register = jax.eval_shape(partial(_open, static), program.params, program.numbers)
         query = jax.eval_shape(partial(_ask, static), register, now)
-        message, _ = jax.eval_shape(partial(_emit_visit, static), start, query, held, noise, now, now.key)
+        message, _ = _shapes(_emit_visit, static, start, query, held, noise, now, now.key)
     return wire.foreign(message, program.bounds)
 
 
+def _shapes(function: Callable[..., PyTree], static: _Static, *arguments: PyTree) -> PyTree:
+    """What an owner's function returns, traced under the setting that it runs under: then it is not traced again."""
+    with jax.threefry_partitionable(False):
+        return jax.eval_shape(partial(function, static), *arguments)
+
+
 def _fixed(program: Program, owner: int) -> _Fixed:
+    as_it_is = jax.device_put  # jax.numpy would compile a program for each of these
     return _Fixed(
-        owner=jnp.int32(owner),
-        size=jnp.float32(program.plan.sizes[owner]),
-        clip_norm=jnp.asarray(program.plan.clip_norms[owner]),
-        noise_scale=jnp.asarray(program.plan.noise_scale[owner]),
-        numbers=jax.tree.map(lambda leaf: jnp.asarray(leaf)[owner], program.numbers),
+        owner=as_it_is(np.int32(owner)),
+        size=as_it_is(np.float32(program.plan.sizes[owner])),
+        clip_norm=as_it_is(program.plan.clip_norms[owner]),
+        noise_scale=as_it_is(program.plan.noise_scale[owner]),
+        numbers=jax.tree.map(lambda leaf: as_it_is(np.asarray(leaf)[owner]), program.numbers),
     )
 
 
@@ -258,8 +262,7 @@ def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
     if len(records.x) != size or len(records.y) != size:
         many = counted(len(records.x), program.plan.unit.words)
         raise InputError(f"data: {many}, the agreement says {size}. Bring exactly that many.")
-    within = None if records.within is None else jnp.asarray(records.within)
-    return _Held(jnp.asarray(records.x), jnp.asarray(records.y), within)
+    return _Held(*jax.device_put((records.x, records.y, records.within)))
 
 
 def _context(fixed: _Fixed, step: int, turn: int, key: np.ndarray) -> Context:

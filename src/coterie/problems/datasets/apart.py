@@ -10,6 +10,7 @@ exception that nobody foresaw class and place are told, for its message may quot
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -24,7 +25,8 @@ from coterie.units import Unit
 
 # The same program, wherever this one found it.
 _PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:]; from coterie.problems.datasets import apart; apart.answer()"
+    "import gc, sys; gc.disable(); sys.path[:] = sys.argv[1:]; "
+    "from coterie.problems.datasets import apart; apart.answer()"
 )
 
 
@@ -65,6 +67,10 @@ def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, TableIdentity]:
 
 def answer() -> None:
     """The other end: read what is asked for, and hand it over."""
+    import pandas  # noqa: F401  # which all kinds of files need, while there is no garbage to be looked for
+
+    gc.freeze()
+    gc.enable()
     schema, path, unit = pickle.load(sys.stdin.buffer)
     try:
         found = _read(schema, path, unit)
