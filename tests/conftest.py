@@ -15,7 +15,7 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-from coterie.cli import _progress
+from coterie.cli import _cache, _progress
 
 # Programs that tests start write as tests read them, whatever terminal `make test` was called from.
 os.environ["PYTHONIOENCODING"] = "utf-8"
@@ -30,11 +30,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # read there would depend on it.
 _progress._PATIENCE = math.inf
 
-# Commands keep what they compile in a folder of this run's own, which processes beside each other share: nothing that
-# an earlier run left, or another checkout writes meanwhile, is in it.
+# What tests and the commands they start compile is kept in a folder of this run's own, which processes beside each
+# other share: compiling is most of what tests take, and many compile the same. Nothing that an earlier run left, or
+# another checkout writes meanwhile, is in it.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["COTERIE_CACHE"] = tempfile.mkdtemp(prefix="coterie-cache-")
     atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
+_cache.keep_compiled()
 
 # What passed once passes again: the same examples every time, however long the machine takes for one. New ones:
 # pytest --hypothesis-profile=default.
@@ -74,6 +76,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     assert all(file.exists() for file in place), "tests/conftest.py: _LONG names a file that is not there"
     many = Counter(item.path for item in items)
     items.sort(key=lambda item: (place.get(item.path, len(place)), -many[item.path]))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def keep_small_programs_too() -> None:
+    """Tests compile thousands of them; a command that one calls leaves out what is not worth a file to its user."""
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
