@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+from jax._src import compiler
 
 from coterie.cli import _cache, _progress
 
@@ -37,6 +38,20 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["COTERIE_CACHE"] = tempfile.mkdtemp(prefix="coterie-cache-")
     atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
 _cache.keep_compiled()
+
+# Compiling is most of what tests take, and few of them ask how: here, and in programs that tests start, the compiler
+# does not try hard, and takes a third to a half of its time. Options of XLA for CPUs: so, and as users have them.
+_OPTIONS = {
+    "xla_cpu_use_fusion_emitters": (False, True),
+    "xla_backend_optimization_level": (0, 3),
+    "xla_llvm_disable_expensive_passes": (True, False),
+}
+_QUICK = " ".join(f"--{name}={str(quick).lower()}" for name, (quick, _) in _OPTIONS.items())
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XLA_FLAGS"] = f"{_QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+# Folders whose tests are about the last bits of numbers: there, programs are compiled as users have them.
+_AS_USERS_HAVE_THEM = {"tests/engines", "tests/mechanisms", "tests/problems_core"}
 
 # What passed once passes again: the same examples every time, however long the machine takes for one. New ones:
 # pytest --hypothesis-profile=default.
@@ -82,6 +97,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def keep_small_programs_too() -> None:
     """Tests compile thousands of them; a command that one calls leaves out what is not worth a file to its user."""
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_as_users_do(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In the folders that say so. Of JAX's own settings none gives the compiler its options program by program."""
+    if request.path.parent.relative_to(request.config.rootpath).as_posix() not in _AS_USERS_HAVE_THEM:
+        yield
+        return
+    theirs = {name: users for name, (_, users) in _OPTIONS.items()}
+    before = compiler.get_compile_options
+
+    def options(*args, env_options_overrides=None, **more):
+        return before(*args, env_options_overrides=theirs | (env_options_overrides or {}), **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "get_compile_options", options)
+        # Of no effect on a CPU, but that nothing is taken which was compiled under another value.
+        jax.config.update("jax_optimization_level", "O1")
+        yield
+        jax.config.update("jax_optimization_level", "UNKNOWN")
 
 
 @pytest.fixture(autouse=True, scope="module")
