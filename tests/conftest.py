@@ -50,8 +50,13 @@ _QUICK = " ".join(f"--{name}={str(quick).lower()}" for name, (quick, _) in _OPTI
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = f"{_QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
 
-# Folders whose tests are about the last bits of numbers: there, programs are compiled as users have them.
-_AS_USERS_HAVE_THEM = {"tests/engines", "tests/mechanisms", "tests/problems_core"}
+# Where tests are about the last bits of numbers, programs are compiled as users have them.
+_AS_USERS_HAVE_THEM = (
+    "tests/engines/",
+    "tests/federation/test_randomness.py",
+    "tests/mechanisms/",
+    "tests/problems_core/",
+)
 
 # What passed once passes again: the same examples every time, however long the machine takes for one. New ones:
 # pytest --hypothesis-profile=default.
@@ -101,8 +106,8 @@ def keep_small_programs_too() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def compile_as_users_do(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In the folders that say so. Of JAX's own settings none gives the compiler its options program by program."""
-    if request.path.parent.relative_to(request.config.rootpath).as_posix() not in _AS_USERS_HAVE_THEM:
+    """Where that is to be. Of JAX's own settings none gives the compiler other options than the environment's."""
+    if not request.path.relative_to(request.config.rootpath).as_posix().startswith(_AS_USERS_HAVE_THEM):
         yield
         return
     theirs = {name: users for name, (_, users) in _OPTIONS.items()}
