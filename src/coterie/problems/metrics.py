@@ -139,11 +139,11 @@ def _passed(scores: np.ndarray, hit: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _auc(hits: np.ndarray, others: np.ndarray) -> float:
-    return np.trapezoid(np.append(0, hits), np.append(0, others)) / (hits[-1] * others[-1])
+    return float(np.trapezoid(np.append(0, hits), np.append(0, others)) / (hits[-1] * others[-1]))
 
 
 def _average_precision(hits: np.ndarray, others: np.ndarray) -> float:
-    return np.sum(np.diff(hits, prepend=0) * hits / (hits + others)) / hits[-1]
+    return float(np.sum(np.diff(hits, prepend=0) * hits / (hits + others)) / hits[-1])
 
 
 METRICS: dict[str, Metric] = {
