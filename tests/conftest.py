@@ -14,8 +14,9 @@ from pathlib import Path
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+from jax._src import compiler
 
-from coterie.cli import _progress
+from coterie.cli import _cache, _progress
 
 # Programs that tests start write as tests read them, whatever terminal `make test` was called from.
 os.environ["PYTHONIOENCODING"] = "utf-8"
@@ -30,11 +31,32 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # read there would depend on it.
 _progress._PATIENCE = math.inf
 
-# Commands keep what they compile in a folder of this run's own, which processes beside each other share: nothing that
-# an earlier run left, or another checkout writes meanwhile, is in it.
+# What tests and the commands they start compile is kept in a folder of this run's own, which processes beside each
+# other share: compiling is most of what tests take, and many compile the same. Nothing that an earlier run left, or
+# another checkout writes meanwhile, is in it.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["COTERIE_CACHE"] = tempfile.mkdtemp(prefix="coterie-cache-")
     atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
+_cache.keep_compiled()
+
+# Compiling is most of what tests take, and few of them ask how: here, and in programs that tests start, the compiler
+# does not try hard, and takes a third to a half of its time. Options of XLA for CPUs: so, and as users have them.
+_OPTIONS = {
+    "xla_cpu_use_fusion_emitters": (False, True),
+    "xla_backend_optimization_level": (0, 3),
+    "xla_llvm_disable_expensive_passes": (True, False),
+}
+_QUICK = " ".join(f"--{name}={str(quick).lower()}" for name, (quick, _) in _OPTIONS.items())
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XLA_FLAGS"] = f"{_QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+# Where tests are about the last bits of numbers, programs are compiled as users have them.
+_AS_USERS_HAVE_THEM = (
+    "tests/engines/",
+    "tests/federation/test_randomness.py",
+    "tests/mechanisms/",
+    "tests/problems_core/",
+)
 
 # What passed once passes again: the same examples every time, however long the machine takes for one. New ones:
 # pytest --hypothesis-profile=default.
@@ -47,19 +69,25 @@ settings.load_profile("repeatable")
 _LONG = (
     "tests/engines/test_spmd.py",
     "tests/federation/test_process_faults.py",
-    "tests/federation/test_evaluation_processes.py",
     "tests/federation/test_processes.py",
-    "tests/audit/test_attack.py",
     "tests/ui/test_page_server.py",
+    "tests/federation/test_evaluation_processes.py",
     "tests/federation/test_new_agreement.py",
+    "tests/audit/test_attack.py",
     "tests/federation/test_masked_processes.py",
-    "tests/protocols/test_contract.py",
     "tests/engines/test_spmd_processes.py",
-    "tests/protocols/test_shared.py",
-    "tests/protocols/test_masked.py",
     "tests/federation/test_chaos.py",
+    "tests/protocols/test_units.py",
+    "tests/protocols/test_contract.py",
+    "tests/extending/test_extending.py",
+    "tests/protocols/test_deep_q.py",
+    "tests/protocols/test_shared.py",
     "tests/federation/test_tunnel.py",
+    "tests/protocols/test_masked.py",
+    "tests/extending/test_gradient_tracking.py",
     "papers/tests/test_resnet_clipping.py",
+    "tests/protocols/test_radius.py",
+    "tests/experiments/test_trusted_sum.py",
 )
 
 collect_ignore_glob = ["*conftest.py"]  # --doctest-modules cannot import several of one name
@@ -74,6 +102,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     assert all(file.exists() for file in place), "tests/conftest.py: _LONG names a file that is not there"
     many = Counter(item.path for item in items)
     items.sort(key=lambda item: (place.get(item.path, len(place)), -many[item.path]))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def keep_small_programs_too() -> None:
+    """Tests compile thousands of them; a command that one calls leaves out what is not worth a file to its user."""
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_as_users_do(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where that is to be. Of JAX's own settings none gives the compiler other options than the environment's."""
+    if not request.path.relative_to(request.config.rootpath).as_posix().startswith(_AS_USERS_HAVE_THEM):
+        yield
+        return
+    theirs = {name: users for name, (_, users) in _OPTIONS.items()}
+    before = compiler.get_compile_options
+
+    def options(*args, env_options_overrides=None, **more):
+        return before(*args, env_options_overrides=theirs | (env_options_overrides or {}), **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "get_compile_options", options)
+        # Of no effect on a CPU, but that nothing is taken which was compiled under another value.
+        jax.config.update("jax_optimization_level", "O1")
+        yield
+        jax.config.update("jax_optimization_level", "UNKNOWN")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,6 +14,7 @@ import numpy as np
 import worlds
 
 from coterie import topologies
+from coterie.cli._cache import keep_compiled
 from coterie.engines.processes import Place, join
 from coterie.engines.spmd import spmd
 from coterie.problems import holdings
@@ -93,6 +94,8 @@ def play(engine: Callable[..., Trace], row: Row) -> Trace:
 
 def main(out: str, process: int, processes: int, port: int, names: list[str]) -> None:
     """Join, run, write."""
+    keep_compiled()  # as `coterie run` does; and what is quick to compile, too: eight processes do much of the same
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     if processes > 1:
         join(Place(f"127.0.0.1:{port}", process, processes, 600.0))
     found = {

@@ -20,12 +20,15 @@ from coterie.engines.simulate import simulate
 from coterie.engines.spmd import spmd
 from coterie.errors import InputError
 
-# processes, devices of each, rows. Compiling is what costs time here, so layouts meet two groups only.
+# One for each way in which owners meet: links, links that change, an aggregator, a register that is visited.
+MEETINGS = ("dual_averaging", "push_sum", "weighted_erm", "async_learner")
+# processes, devices of each, rows. Compiling is what costs time here, and every process does it for itself: layouts
+# meet two groups only, and four processes are met by what two processes and four devices do not have yet.
 GROUPS = {
     "1 process, 2 devices": (1, 2, LAYOUTS),
     "1 process, 4 devices": (1, 4, PROTOCOLS),
     "2 processes": (2, 1, ROWS),
-    "4 processes": (4, 1, PROTOCOLS),
+    "4 processes": (4, 1, {name: ROWS[name] for name in MEETINGS}),
 }
 PATIENCE = 600  # seconds; other people use the machine too
 
@@ -33,7 +36,7 @@ PATIENCE = 600  # seconds; other people use the machine too
 def start(out: Path, processes: int, devices: int, rows) -> list[subprocess.Popen]:
     (port,) = ports(1)
     tests = Path(__file__).parent.parent
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    flags = f"--xla_force_host_platform_device_count={devices}"  # and no others: compiled as users have it
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
     group = []

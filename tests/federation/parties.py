@@ -259,12 +259,15 @@ def _party(place: Path, data: Path | None, injected_seed: int | None, skew: floa
     if skew:
         right = time.time
         time.time = lambda: right() + skew
+    import jax
+
     from coterie.cli._cache import keep_compiled
     from coterie.errors import CoterieError
     from coterie.federation import node, outcome
     from coterie.federation.drive import stopping
 
     keep_compiled()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # hundreds of parties compile the same
     log = (place / "test.log").open("a", buffering=1)
     try:
         with stopping() as stop:

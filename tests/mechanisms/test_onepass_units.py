@@ -1,6 +1,6 @@
 """The C function for units of several records: XLA's sums and norms, and the bound, whatever a unit is made of."""
 
-from functools import partial
+from functools import cache, partial
 from unittest import mock
 
 import jax
@@ -46,12 +46,18 @@ def world(owners: int, units: int, most: int, dim: int, classes: int) -> tuple[n
 
 def found(params: np.ndarray, batch: Batch, mean: bool = False, compiled: bool = True) -> Clipped:
     """Everyone's sums, by the C function or by XLA's products."""
-    problem = Problem(linear(*params.shape[1:]), softmax(params.shape[2]), none(), mean=mean)
-    own = jax.vmap(partial(clipped, problem, clip_norm=CLIP))
+    own = clipping(*params.shape[1:], mean, onepass.available() if compiled else None)
     with mock.patch.object(onepass, "serves", return_value=compiled):
         if compiled:
             assert "onepass_gram" in str(jax.make_jaxpr(own)(params, batch))
-        return own(jnp.asarray(params), jax.tree.map(jnp.asarray, batch))
+        return own(params, batch)
+
+
+@cache
+def clipping(dim: int, classes: int, mean: bool, name: str | None):
+    """Compiled once for the C function of a `name`, as one program: step by step it would be some fifty."""
+    problem = Problem(linear(dim, classes), softmax(classes), none(), mean=mean)
+    return jax.jit(jax.vmap(partial(clipped, problem, clip_norm=CLIP)))
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -189,13 +195,13 @@ def test_simulated_owners_use_it_and_careful_or_large_units_do_not():
 def test_repeats_on_the_same_records_are_the_runs_one_by_one():
     """Sweeps map over seeds what is mapped over owners."""
     params, batch = world(3, 100, 5, 100, 4)
-    own = jax.vmap(partial(clipped, Problem(linear(100, 4), softmax(4), none()), clip_norm=CLIP))
+    own = jax.jit(jax.vmap(partial(clipped, Problem(linear(100, 4), softmax(4), none()), clip_norm=CLIP)))
     many = np.stack([params, 2 * params])
-    found = jax.vmap(own, (0, None))(many, batch)
+    found = jax.jit(jax.vmap(own, (0, None)))(many, batch)
     for lane in range(2):
         np.testing.assert_allclose(found.total[lane], own(many[lane], batch).total, rtol=1e-4, atol=3e-5)
     twice = jax.tree.map(lambda part: np.stack([part, part]), batch)
-    np.testing.assert_allclose(jax.vmap(own)(many, twice).total, found.total, rtol=1e-4, atol=3e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(own))(many, twice).total, found.total, rtol=1e-4, atol=3e-5)
 
 
 @pytest.mark.parametrize("mean", [False, True])
