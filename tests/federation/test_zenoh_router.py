@@ -71,7 +71,8 @@ def test_a_router_s_folder_holds_its_own_key_alone(tmp_path: Path):
 
 
 def test_no_owner_takes_the_router_s_name(tmp_path: Path):
-    with pytest.raises(InputError, match="'router' is the router's name"):
+    """It is a setting of node.toml, too, and refused as one."""
+    with pytest.raises(InputError, match="name='router': is what node.toml calls a setting"):
         network.found(tmp_path / "net", agreement("a", "b", "router"), {}, "hub.example.org:7447")
     assert not (tmp_path / "net").exists()
 

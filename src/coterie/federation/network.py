@@ -79,8 +79,6 @@ def found(
     check_parties("request", publics, planned.parties)
     if router is not None:
         check_addresses({ROUTER: router}, (ROUTER,))
-        if ROUTER in planned.parties:
-            raise InputError(f"owners: {ROUTER!r} is the router's name. Give the owner another one.")
     where = with_ports(addresses, planned.parties)
     if own:
         authorities.keep(folder, own)
