@@ -86,10 +86,10 @@ def _wide(values: np.ndarray) -> list[float]:
 def made(name: str) -> Prepared:
     """The set as a user would declare it."""
     if ".csv:" in name:
-        return _declared(*_read(*name.rsplit(":", 1)))
+        return declared(*_read(*name.rsplit(":", 1)))
     x, y = SETS[name]()
     y = y if name in QUANTITY else y.astype(str)
-    return _declared(pd.DataFrame(x).add_prefix("x"), pd.Series(y), RANGES.get(name))
+    return declared(pd.DataFrame(x).add_prefix("x"), pd.Series(y), RANGES.get(name))
 
 
 def _read(path: str, target: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -100,7 +100,8 @@ def _read(path: str, target: str) -> tuple[pd.DataFrame, pd.Series]:
     return rows[kept], y if pd.api.types.is_numeric_dtype(y) and y.nunique() > FEW else y.astype(str)
 
 
-def _declared(frame: pd.DataFrame, y: pd.Series, span: list[float] | None = None) -> Prepared:
+def declared(frame: pd.DataFrame, y: pd.Series, span: list[float] | None = None) -> Prepared:
+    """Ten owners with equal shares of a table whose ranges are stated as people do."""
     said: dict[str, Any] = {"target": "target", "columns": {str(key): _stated(frame[key]) for key in frame}}
     if pd.api.types.is_numeric_dtype(y):
         said["range"] = span or _wide(y.to_numpy())
@@ -118,9 +119,9 @@ def _stated(column: pd.Series) -> list[float] | list[str]:
 
 def judged(ready: Prepared) -> tuple[np.ndarray, float]:
     """(budgets, the default and each fixed radius) accuracy in per cent or squared error, and a constant's."""
-    task, problem, quantity = ready.task, ready.task.problem, not ready.task.problem.loss.classes
+    problem, quantity = ready.task.problem, not ready.task.problem.loss.classes
     x, y = np.asarray(ready.features.apply(ready.table.x), np.float32), np.asarray(ready.table.y)
-    radii = [radius_for(task, None), *(QUANTITIES if quantity else CLASSES)]
+    radii = [radius_for(ready.task, None), *(QUANTITIES if quantity else CLASSES)]
     seeds = 6 if len(y) < SMALL else 3
     runs = [
         run_of(problem, len(y), x.shape[1], epsilon, radius, seed)

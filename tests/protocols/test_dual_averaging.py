@@ -130,9 +130,9 @@ def test_default_uses_all_records_and_poisson_on_request():
     assert isinstance(build(task, Settings(rate=0.2, rounds=5), "certified").plan.sampler, Poisson)
 
 
-@pytest.mark.parametrize(("loss", "score"), [(logistic(), 2.5), (huber(), 0.3)])
-def test_default_radius_is_a_useful_score_times_the_root_of_the_dimension(loss, score):
-    """So γ follows from public numbers, in the unit of what the model is to say."""
+@pytest.mark.parametrize(("loss", "score"), [(logistic(), 2.5), (huber(), 0.85 / 3**0.5)])
+def test_default_radius_is_what_the_loss_guesses(loss, score):
+    """So γ follows from public numbers: 2.5 √9 for classes, 0.85 · 9^¼ for quantities."""
     task = worlds.task((300, 400), 9, loss=loss, delta=1e-4)
     for rounds in (None, 60):
         default = build(task, Settings(rounds=rounds), "certified")
