@@ -295,3 +295,38 @@ def test_optimistic_end_is_below_and_composition_subadditive(kind, rate, noise, 
     assert 0 <= one.epsilon_optimistic <= one.epsilon
     twice = epsilon(dp.SelfComposedDpEvent(event, 2), 2 * delta)
     assert twice <= 2 * one.epsilon * GRID + 1e-9
+
+
+def _rare(rate, count):
+    return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(1.0)), count)
+
+
+def _rare_laplace(noise, rate=0.5):
+    return dp.PoissonSampledDpEvent(rate, dp.LaplaceDpEvent(noise))
+
+
+@pytest.mark.parametrize(
+    ("event", "least", "most"),
+    [
+        # what these tell is √count · rate · √(e − 1) together, as a Gaussian of that mean (central limit theorem)
+        (_rare(1e-9, 10**8), 1.3e-5, math.inf),
+        (_rare(1e-12, 10**9), 0.0, math.inf),
+        (_rare(1e-300, 1), 0.0, 0.0),
+        (_rare_laplace(1e-5), 1e5 - 1, 1e5),
+        (_rare_laplace(1 / 699), 698, 699),
+        (dp.GaussianDpEvent(1e-200), math.inf, math.inf),
+        (dp.GaussianDpEvent(1e200), 0.0, 0.0),
+        (dp.ComposedDpEvent([dp.GaussianDpEvent(1e-200), POISSON]), math.inf, math.inf),
+    ],
+)
+def test_what_numbers_cannot_hold_is_bounded_or_endless(event, least, most):
+    """Not one of these may take gigabytes, or end in the library's own words."""
+    found = certify(event, delta=1e-6, relation="add_or_remove_one")
+    assert least <= found.epsilon <= most
+    assert 0 <= found.epsilon_optimistic <= found.epsilon
+
+
+def test_a_group_may_lose_more_than_the_library_can_count():
+    """Of ten records that each lose 100, four are drawn together with a chance of 2 in a million."""
+    found = certify(_rare_laplace(0.01, 0.01), delta=1e-6, relation="add_or_remove_one", group=10)
+    assert 390 < found.epsilon <= 500

@@ -110,6 +110,18 @@ EDITS = {
         lambda result, privacy: result["benefit"].update(oracle=["joint"]),
         "benefit.own is not marked",
     ),
+    "marks of words": (
+        lambda result, privacy: result["metric"]["oracle"].remove("constant_says"),
+        "metric.constant_says is not marked",
+    ),
+    "all others": (
+        lambda result, privacy: privacy.update(all_others_epsilon=0.1),
+        "all_others_epsilon is 0.1 and has no certificate",
+    ),
+    "half an audit": (
+        lambda result, privacy: privacy.update(audited_epsilon=0.1, audit={"certified_epsilon": 0.2}),
+        "the audit lacks its finding",
+    ),
     "another delta": (_another_delta, "delta is 0.03 in the summary and 0.99 in a certificate"),
     "epsilon": (_another_epsilon, "ε ≤ 0.4"),
     "trust": (_another_sentence, "nobody at all"),

@@ -194,7 +194,7 @@ def test_what_cells_hold_is_what_their_format_says(compared):
     alone = {"values", "steps", "seconds"}
     privacy = "claimed claim_source claim_note certified person pair within owners relation unit view accountant reason"
     full = alone | {*privacy.split(), "warnings"}
-    assert (FORMAT, keys) == (2, {frozenset({"value"}), frozenset(alone), frozenset(full)})
+    assert (FORMAT, keys) == (3, {frozenset({"value"}), frozenset(alone), frozenset(full)})
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing_finished(visits, tmp_path, monkeypatch):

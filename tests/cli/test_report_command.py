@@ -32,12 +32,30 @@ def test_the_same_files_give_the_same_page(ran, folder):
 
 def test_an_audit_gets_onto_the_page(folder):
     found = json.loads((folder / "result.json").read_text())
-    found["privacy"] |= {"audited_epsilon": 0.789, "audit": {"world": "a small one"}}
+    attacked = found["privacy"]["certificates"][0]
+    audit = {"world": "a small one", "finding": {"epsilon": 0.789}, "certificate": attacked}
+    found["privacy"] |= {
+        "audited_epsilon": 0.789,
+        "audit": audit | {"certified_epsilon": attacked["epsilon"]},
+    }
     (folder / "result.json").write_text(json.dumps(found))
     done = coterie("report", folder, "--json")
     assert done.status == 0, done.stderr
     assert done.json["report"] == str(folder / "report.html")
     assert "ε ≥ 0.789" in (folder / "report.html").read_text()
+    for change, words in (
+        ({"audited_epsilon": 0.1}, "audited_epsilon is 0.1"),
+        ({"audit": found["privacy"]["audit"] | {"certified_epsilon": 0.1}}, "audit.certified_epsilon is 0.1"),
+        (
+            {"audit": found["privacy"]["audit"] | {"certificate": attacked | {"epsilon": 0.1}}},
+            "of the audit: epsilon",
+        ),
+    ):
+        forged = found | {"privacy": found["privacy"] | change}
+        (folder / "result.json").write_text(json.dumps(forged))
+        done = coterie("report", folder)
+        assert done.status == 2
+        assert words in done.stderr
 
 
 @pytest.mark.parametrize("name", ["result.json", "trace.csv", "experiment.toml"])

@@ -3,10 +3,15 @@
 import json
 
 import pytest
+from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 
+from coterie.accounting import certify
+from coterie.accounting.events import event_from_json
 from coterie.experiments import output, recompute
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.run import run
+from coterie.reports.promise import promise
+from coterie.reports.statement import statement
 
 
 @pytest.fixture(scope="module")
@@ -75,5 +80,30 @@ def test_a_third_party_computes_both_numbers_again(folder):
 def test_an_edited_second_number_is_found(folder, change, words):
     obj = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     change(obj["privacy"])
+    problems = [one for check in recompute.check_result(obj, "here") for one in check.problems]
+    assert any(words in one for one in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("forged", "words"),
+    [({"delta": 0.3}, "against all others: delta is 0.3"), ({"weaker": True}, "is below a certificate's")],
+)
+def test_a_second_number_of_another_promise_is_found(folder, forged, words):
+    """All that follows from it is forged, too: at a δ of 0.3 hardly any ε is needed, and other events cost less."""
+    obj = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    told = obj["privacy"]
+    together, worst = told["facts"]["all_others"], told["certificates"][0]
+    event = (
+        SelfComposedDpEvent(GaussianDpEvent(50.0), 4)
+        if "weaker" in forged
+        else event_from_json(together["event"])
+    )
+    delta = forged.get("delta", together["delta"])
+    found = certify(event, delta=delta, view=together["view"], unit=together["unit"], size=together["size"])
+    told["facts"]["all_others"] = found.to_json()
+    told["all_others_epsilon"] = found.epsilon
+    told["warnings"] += found.warnings
+    facts = recompute._facts(obj, told, worst)
+    told.update(statement=statement(facts), promise=promise(facts))
     problems = [one for check in recompute.check_result(obj, "here") for one in check.problems]
     assert any(words in one for one in problems), problems

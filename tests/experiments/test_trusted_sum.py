@@ -53,12 +53,23 @@ def test_a_smaller_certificate_is_found(result):
     assert any(problem.startswith("against whoever adds up: epsilon is") for problem in problems(forged))
     weaker = forged["privacy"]["certificates"][0]
     forged["privacy"]["facts"]["adding_up"] = kept | {"event": weaker["event"], "delta": 0.5}
-    assert any("δ or relation is not the certificates'" in problem for problem in problems(forged))
+    assert any("delta is 0.5 and not the certificates'" in problem for problem in problems(forged))
 
 
 def test_a_certificate_left_out_is_found(result):
     del result["privacy"]["facts"]["adding_up"]
     assert "the facts lack the certificate against whoever adds up" in problems(result)
+
+
+def test_a_single_owner_is_told_no_number_for_a_person_whom_several_know():
+    """Nothing of a file with one certificate says what two of them cost, so that any number could stand there."""
+    result = run(Experiment(owners=1, epsilon=(1.0,), settings={"rounds": 2})).to_json(None)
+    assert not problems(result)
+    forged = result["privacy"] | {"person_epsilon": 0.1}
+    assert any("one owner has no person" in problem for problem in problems(result | {"privacy": forged}))
+    small = result["privacy"]["certificates"][0] | {"epsilon": 0.1}
+    forged = result["privacy"] | {"facts": result["privacy"]["facts"] | {"person": small}}
+    assert any("one owner has no person" in problem for problem in problems(result | {"privacy": forged}))
 
 
 def test_private_sizes_are_marked_wherever_they_stand_and_the_model_is_certified_without_them(tmp_path):
@@ -71,6 +82,8 @@ def test_private_sizes_are_marked_wherever_they_stand_and_the_model_is_certified
     assert found["privacy"]["oracle"] == ["claim", "claimed_epsilon", "warnings"]
     assert all(one["oracle"] == ["size", "warnings"] for one in found["privacy"]["certificates"])
     assert not problems(found)
+    found["privacy"]["facts"]["test_is_public"] = False
+    assert "metric.rows is not marked as an oracle value" in problems(found)
     assert not [problem for one in recompute.check(place / "model.safetensors") for problem in one.problems]
 
 

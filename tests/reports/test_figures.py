@@ -41,8 +41,8 @@ def run_of(values, **more):
         oracle={"local_only", "central"},
         **said,
     )
-    steps = np.arange(1.0, len(values) + 1)
-    return SimpleNamespace(metric=metric, steps=steps, values=np.array(values), sizes=(1, 1, 1), step="round")
+    steps, values = np.arange(1.0, len(values) + 1), np.array(values)
+    return SimpleNamespace(metric=metric, steps=steps, values=values, joint=values.mean(axis=1), step="round")
 
 
 def curve(values, **more):

@@ -10,8 +10,10 @@ import pytest
 
 from coterie.errors import InputError
 from coterie.experiments.output import report
+from coterie.reports.html import curve
 from coterie.reports.reading import read
 from coterie.reports.style import DARK, LIGHT
+from coterie.ui.shown import details, points
 
 VOID = {"meta", "br", "line", "circle", "path", "rect"}
 SECTIONS = [
@@ -274,9 +276,24 @@ def test_oracle_values_are_marked_wherever_they_stand(page):
 def test_numbers_of_records_are_marked_where_they_are_private(page):
     assert "Height: the owner's records (public)" in page.text
     ours = Page(report(changed(result(), "privacy.relation", "add_or_remove_one")))
-    # in the sentence, the table of who gains, the claim, a note on it, the topology and the partition
-    assert ours.classed("oracle") == page.classed("oracle") + 6
+    # in the sentence, the table of who gains, the claim, a note on it, the topology and, twice, the partition
+    assert ours.classed("oracle") == page.classed("oracle") + 7
     assert "(public)" not in ours.text
+
+
+@pytest.mark.parametrize(("relation", "private"), [("add_or_remove_one", True), ("replace_one", False)])
+def test_no_picture_of_models_on_public_rows_tells_private_numbers_of_records(relation, private, tmp_path):
+    """Of two neighbours one has a record more: with the same models, all that is drawn of them is the same."""
+    files = changed(result(2), "privacy.relation", relation)
+    files["trace.csv"] = b"step,accuracy,disagreement,a,b\n10,0.7,0.1,0.6,0.8\n30,0.8,0.1,0.7,0.9\n"
+    one, other = (read(changed(files, "sizes", sizes)) for sizes in ([30, 31], [31, 31]))
+    assert (curve(one) == curve(other)) == private
+    assert (points(one) == points(other)) == private
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    shown = details(tmp_path)
+    assert ("counted" in shown["oracle"]) == private
+    assert all(("(oracle)" in owner["holds"]) == private for owner in shown["network"]["owners"])
 
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</title><b>", "& 'a' \u202e\ud800"]

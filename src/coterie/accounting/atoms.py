@@ -13,6 +13,8 @@ from coterie.errors import InputError
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+_LEAST_RATE = 2.0**-40
+
 Parts: TypeAlias = tuple[tuple[Any, int], ...]  # (atomic event, how many times)
 
 
@@ -50,7 +52,9 @@ def flatten(event: DpEvent) -> Flat:
         return Flat(
             0.0, (), "a release is not private: it carries no noise, or noise that depends on the data"
         )
-    precision = math.fsum(n / atom.noise_multiplier**2 for atom, n in gaussians.items())
+    precision = math.fsum(n / atom.noise_multiplier / atom.noise_multiplier for atom, n in gaussians.items())
+    if math.isinf(precision):
+        return Flat(0.0, (), "a release has so little noise that no number holds what it costs")
     return Flat(precision, tuple(sorted(rest.items(), key=repr)), "")
 
 
@@ -91,7 +95,10 @@ def _response(event: Any) -> Any:
 
 
 def _sampled(event: Any, rate: float) -> Any:
-    """Nothing at rate 0, the release itself at rate 1; otherwise of a Gaussian or Laplace release only."""
+    """Nothing at rate 0, the release itself at rate 1; otherwise of a Gaussian or Laplace release only.
+
+    Rates beside which 1 has no digits left are raised to one that it has some beside: that never costs less.
+    """
     import dp_accounting as dp
 
     _share("sampling rate", rate)
@@ -103,7 +110,7 @@ def _sampled(event: Any, rate: float) -> Any:
     poisson_laplace = isinstance(event, dp.PoissonSampledDpEvent) and isinstance(inner, dp.LaplaceDpEvent)
     if not (isinstance(inner, dp.GaussianDpEvent) or poisson_laplace):
         raise _unsupported(event)
-    return event
+    return dp.PoissonSampledDpEvent(_LEAST_RATE, inner) if rate < _LEAST_RATE else event
 
 
 def _capped(event: Any) -> Any:

@@ -199,8 +199,9 @@ def _numerical(flat: Flat, delta: float, relation: Relation, stands_still: float
             math.inf, "PLD", f"one release may lose ε = {max(widths):.2g}, which no grid here resolves"
         )
     for directions, n in curves:
-        if n * _COARSEST > _LONGEST and profiles.length(directions[0], step, n) > _LONGEST:
-            return Bound(math.inf, "PLD", f"no grid here is long enough for {n:,} releases")
+        for profile in directions if n * _COARSEST > _LONGEST else ():
+            if profiles.length(profile, step, n) > _LONGEST:
+                return Bound(math.inf, "PLD", f"no grid here is long enough for {n:,} releases")
     if delta <= 2 * rounding:
         reason = f"delta={delta:g} is below its resolution of {2 * rounding:.1g} here"
         return Bound(math.inf, "PLD", reason, step)
@@ -268,7 +269,7 @@ def _totals(curves: Curves, step: float) -> list[PLDPmf]:
     for way in range(max(len(directions) for directions, _ in curves)):
         total = None
         for directions, n in curves:
-            composed = profiles.above(directions[way % len(directions)], step).self_compose(n)
+            composed = profiles.composed(profiles.above(directions[way % len(directions)], step), n)
             total = composed if total is None else pld_pmf.compose_pmfs(total, composed, _TRUNCATED)
         assert total is not None
         totals.append(total)
@@ -282,7 +283,7 @@ def _lower_end(curves: Curves, delta: float, step: float) -> float:
     total, shift = None, 0.0
     for directions, n in curves:
         single, origin = profiles.below(directions[0], step)
-        composed = single.self_compose(n)
+        composed = profiles.composed(single, n)
         total = composed if total is None else pld_pmf.compose_pmfs(total, composed, _TRUNCATED)
         shift += n * origin
     assert total is not None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Floats: TypeAlias = np.ndarray
 Tails: TypeAlias = Callable[[Floats], tuple[Floats, Floats]]
 
+_LARGEST_LOSS = 700.0  # doubles end at e^709
 _TAIL = 10.0  # standard deviations; the mass beyond, 8e-24 a release, is counted as an infinite loss
 
 
@@ -70,11 +71,13 @@ def laplace(noise_multiplier: float, direction: Direction, rate: float = 1.0) ->
     """Laplace noise, each record in the sample with probability `rate`, from dp-accounting.
 
     Sensitivity: one record contributes at most C in the 1-norm; replacing it moves the sum by at most 2C, and
-    without sampling the pair depends on that distance alone, so "replace" is "remove" at sensitivity 2.
+    without sampling the pair depends on that distance alone, so "replace" is "remove" at sensitivity 2. Where a loss is
+    beyond what the library takes e to the power of, sampling is left out: it hides ln(1/rate) of that at most.
     """
     from dp_accounting.pld import privacy_loss_mechanism as library
 
     sensitivity, kind = (2, "remove") if direction == "replace" else (1, direction)
+    rate = 1.0 if sensitivity > _LARGEST_LOSS * noise_multiplier else rate
     loss = library.LaplacePrivacyLoss(
         noise_multiplier, sensitivity=sensitivity, sampling_prob=rate, adjacency_type=_adjacency(kind)
     )
@@ -189,6 +192,12 @@ def below(profile: Profile, step: float) -> tuple[PLDPmf, float]:
     return pld_pmf.DensePLDPmf(step, int(points[0]), mass, 0.0, False), origin
 
 
+def composed(single: PLDPmf, times: int) -> PLDPmf:
+    """So many of them; in which no number is one where a Fourier transform's power had none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return single.self_compose(times)
+
+
 def length(profile: Profile, step: float, times: int) -> int:
     """How many grid points as many releases take, composed: known before any of them is allocated."""
     from dp_accounting.pld import common
@@ -201,9 +210,13 @@ def length(profile: Profile, step: float, times: int) -> int:
 def epsilon_between(pmf: PLDPmf, delta: float) -> tuple[float, float]:
     """Two numbers a millionth apart that enclose the epsilon of a discrete privacy loss distribution.
 
-    The library's own inverse divides by e^−loss, which underflows between losses of 709 and 745.
+    The library's own inverse divides by e^−loss, which underflows between losses of 709 and 745. Of a distribution in
+    whose making numbers ended, nothing is known.
     """
     from scipy.optimize import brentq
+
+    if math.isnan(float(pmf.get_delta_for_epsilon(0.0))):
+        return 0.0, math.inf
 
     def excess(epsilon: float) -> float:
         return math.log(max(float(pmf.get_delta_for_epsilon(epsilon)), 1e-300) / delta)

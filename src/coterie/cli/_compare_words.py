@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from coterie._rounding import upper
 from coterie.cli._words import in_columns, shown, width, wrap
 from coterie.problems.names import some
+from coterie.relations import named
 from coterie.reports.amounts import many
 from coterie.reports.spread import spread_words
 from coterie.units import counted, told_owners
@@ -22,10 +23,11 @@ def words(compared: Compared, folder: Path, seconds: float) -> str:
     seeds, metric = found["seeds"], found["metric"]
     over = "over seeds" if len(seeds) > 1 else "of one seed"
     mark = "" if "cells" not in found["oracle"] or "oracle" in metric["rows_are"] else " (oracle)"
+    of_sizes, apart = (" (oracle)" * (key in found["oracle"]) for key in ("units", "differences"))
     lines = [
         *wrap(
-            f"{found['data']}: {many(found['owners'], 'owner')}, {counted(found['units'], found['unit'])}, partition "
-            f"{found['partition']}. {many(len(found['series']), 'protocol')} ({found['calibration']}), "
+            f"{found['data']}: {many(found['owners'], 'owner')}, {counted(found['units'], found['unit'])}{of_sizes}, "
+            f"partition {found['partition']}. {many(len(found['series']), 'protocol')} ({found['calibration']}), "
             f"{many(len(found['epsilon']), 'budget')}, {many(len(seeds), 'seed')}."
         ),
         "",
@@ -36,7 +38,10 @@ def words(compared: Compared, folder: Path, seconds: float) -> str:
         *_means(found),
     ]
     if found["differences"]:
-        lines += ["", *wrap(f"difference from {found['series'][0]}, paired by seed, with 95 % intervals")]
+        lines += [
+            "",
+            *wrap(f"difference from {found['series'][0]}, paired by seed, with 95 % intervals{apart}"),
+        ]
         lines += in_columns([_difference(one) for one in found["differences"]])
     relation = sorted({f"{cell['unit']}" for cell in found["cells"] if not cell["refused"]})
     lines += ["", *wrap(f"privacy of one {some(relation)} (δ = {found['delta']:g})")]
@@ -84,6 +89,7 @@ def _privacy(cell: dict[str, Any], owners: int) -> tuple[str, str, str]:
     if cell["refused"]:
         return place, "refused", cell["refused"]
     claimed = "none" if cell["claimed"] is None else f"{float(cell['claimed']):.4g}"
+    claimed += "" if named(cell["relation"]).sizes_are_public else " (oracle)"
     kept = f"{cell['within']:,} of {cell['owners']:,} within budget"
     person = cell.get("person")
     more = "" if person is None else f"; ε ≤ {upper(float(person))} at {owners} owners"

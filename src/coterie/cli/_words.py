@@ -88,7 +88,8 @@ def _partition(result: Result) -> str:
     here = [at for at, name in enumerate(table.owner_names) if name in parts.names]
     assert table.owner is not None  # who divides by it has it
     left = int(np.sum(~np.isin(table.owner, here)))
-    told = f"; left out: {many(left, 'row')} of {many(absent, 'other owner')}" if absent else ""
+    mark = "" if result.sizes_are_public else " (oracle)"
+    told = f"; left out: {many(left, 'row')}{mark} of {many(absent, 'other owner')}" if absent else ""
     return f"partition column ({some(parts.names, NAMED)}{told})"
 
 

@@ -96,6 +96,7 @@ class Noted:
             "tested_on": prepared.test_rows.removesuffix(" (oracle)"),
             "unit": task.unit.words,
             "oracle": not prepared.table.test_is_public,
+            "sizes_are_private": not made.program.plan.relation.sizes_are_public,
             "step": made.program.step,
             "network": network(task.topology, made.program.hub),
         }

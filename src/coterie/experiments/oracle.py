@@ -9,6 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
+ORACLE = " (oracle)"  # behind the words for such a value
+
 
 class Oracle(float):
     """A number; arithmetic and formats are a float's."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.experiments import kept, recompute
-from coterie.experiments.oracle import is_oracle
+from coterie.experiments.oracle import ORACLE, is_oracle
 from coterie.model.format import FILE as MODEL
 from coterie.reports.amounts import many
 from coterie.reports.figures import drawn, gauged, png
@@ -27,9 +27,6 @@ from coterie.units import counted
 
 if TYPE_CHECKING:
     from coterie.experiments.result import Result
-
-
-ORACLE = " (oracle)"  # after the name of a column that no owner released
 
 
 def free_folder(parent: Path, name: str) -> Path:

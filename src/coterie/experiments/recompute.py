@@ -6,13 +6,14 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from coterie._rounding import upper
-from coterie.accounting import Certificate, certify, recompute
+from coterie.accounting import Certificate, certify
 from coterie.accounting.persons import of_events
 from coterie.accounting.plans import named_against
 from coterie.errors import InputError
+from coterie.experiments.one_certificate import SAME, Recomputed, checked, number, recomputed, same, texts
 from coterie.experiments.settings import fit
 from coterie.model.format import SUFFIX, read, unpack
 from coterie.relations import named
@@ -23,18 +24,7 @@ from coterie.units import at_owners, told_owners
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-_SAME = 1e-6  # relative: what two machines' rounding may differ by
-_WORDS = ("accountant", "warnings")
 _TABLES = ("centre", "selection", "evaluation")  # in the order in which they are released
-
-
-class Recomputed(NamedTuple):
-    """One certificate of a file, computed again."""
-
-    owners: list[int] | None  # whose it is; None in a file of a single certificate
-    written: Any  # ε as the file has it
-    found: Certificate
-    problems: tuple[str, ...]
 
 
 def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
@@ -60,12 +50,12 @@ def check(path: Path) -> list[Recomputed]:
 def check_result(obj: dict[str, Any], source: str) -> list[Recomputed]:
     """The same for a result that was read already; errors name its `source`."""
     if "event" in obj:
-        return [_checked(obj, None)]
+        return [checked(obj, None)]
     privacy = obj.get("privacy")
     written = privacy.get("certificates") if isinstance(privacy, dict) else None
     if not isinstance(written, list) or not all(isinstance(one, dict) for one in written) or not written:
         raise InputError(f"{source}: holds no certificates. Give a run's result.json.")
-    checks = [_checked(one, _indices(one.get("owners"))) for one in written]
+    checks = [checked(one, _indices(one.get("owners"))) for one in written]
     more = (*_summary(privacy, checks), *_words_follow(obj, written, checks))
     return [*checks[:-1], checks[-1]._replace(problems=(*checks[-1].problems, *more))]
 
@@ -111,44 +101,6 @@ def _indices(owners: Any) -> list[int]:
     return owners if isinstance(owners, list) and all(type(owner) is int for owner in owners) else []
 
 
-def _checked(written: dict[str, Any], owners: list[int] | None) -> Recomputed:
-    found = _recomputed(written)
-    again, problems = found.to_json(), []
-    for name in ("epsilon", "epsilon_optimistic"):
-        if not _same(written.get(name), again[name]):
-            problems.append(f"{name} is {written.get(name)!r} in the file and {again[name]!r} when computed")
-    problems += [
-        f"{name} is {written.get(name)!r} in the file and {again[name]!r} when computed"
-        for name in _WORDS
-        if written.get(name) != again[name]
-    ]
-    if bool(written.get("reason")) != bool(
-        found.reason
-    ):  # which one is the plan's own word; that there is one is not
-        problems.append(
-            f"reason is {written.get('reason')!r} in the file of a certificate of ε = {upper(found.epsilon)}"
-        )
-    return Recomputed(owners, written.get("epsilon"), found, tuple(problems))
-
-
-def _recomputed(written: dict[str, Any]) -> Certificate:
-    """The file comes from somebody else: what is not of the right kind is named, not computed with."""
-    size = written.get("size")
-    fits = {
-        "delta": math.isfinite(_number(written.get("delta"))),
-        "relation": isinstance(written.get("relation"), str),
-        "unit": isinstance(written.get("unit"), str),
-        "view": isinstance(written.get("view"), str),
-        "size": size is None or (type(size) is int and size > 0),
-    }
-    for name in (name for name, fine in fits.items() if not fine):
-        raise InputError(f"certificate {name}={written.get(name)!r}: is not what a certificate holds there.")
-    try:
-        return recompute(written)
-    except (ArithmeticError, ValueError) as error:
-        raise InputError(f"certificate event: no certificate can be computed for it ({error}).") from error
-
-
 def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
     """Whether the numbers that people read first follow from the certificates."""
     pairs = [(owner, check.found.epsilon) for check in checks for owner in check.owners or ()]
@@ -158,9 +110,9 @@ def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
     per_owner = stated.get("per_owner")
     if named != list(range(len(named))) or not isinstance(per_owner, list) or len(per_owner) != len(named):
         return ["certificates do not name every owner once"]
-    wrong = [owner for owner in named if not _same(per_owner[owner], by_owner[owner])]
+    wrong = [owner for owner in named if not same(per_owner[owner], by_owner[owner])]
     problems = [f"certified_epsilon of owner {owner} is not its certificate's" for owner in wrong[:1]]
-    if not _same(stated.get("max"), max(by_owner.values())):
+    if not same(stated.get("max"), max(by_owner.values())):
         problems.append("certified_epsilon.max is not the largest certificate's")
     return problems + [
         f"{name} is {privacy.get(name)!r} in the summary and {getattr(check.found, name)!r} in a certificate"
@@ -174,27 +126,60 @@ def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: li
     """Whether what people read follows from the certificates, whose own numbers were compared above."""
     by_owner = {owner: kept for one, kept in zip(checks, written) for owner in one.owners or ()}
     in_order = [by_owner[owner] for owner in sorted(by_owner)] or written
-    worst = max(in_order, key=lambda one: _number(one.get("epsilon")))
+    worst = max(in_order, key=lambda one: number(one.get("epsilon")))
     problems = _worst_is_named(obj["privacy"], worst) + _warned(obj["privacy"], checks)
     sizes = [one.get("size") for one in in_order]
     if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
         problems.append("sizes are not the certificates'")
-    problems += _together(obj["privacy"]) + _adding_up(obj["privacy"], checks) + _tables(obj, checks)
-    problems += _marks(obj, obj["privacy"].get("facts"))
+    problems += _together(obj["privacy"], checks) + _adding_up(obj["privacy"], checks) + _tables(obj, checks)
+    problems += _marks(obj, obj["privacy"].get("facts"), checks[0].found.relation) + _audit(obj["privacy"])
     return problems + _person(obj["privacy"], checks) + _stated(obj, worst)
 
 
-def _together(privacy: dict[str, Any]) -> list[str]:
-    """Whether the number against all other owners together is what its own event costs."""
-    facts = privacy.get("facts")
+def _together(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
+    """Whether the number against all other owners together is what its own event costs, and none without an event."""
+    facts, stated = privacy.get("facts"), privacy.get("all_others_epsilon")
     written = facts.get("all_others") if isinstance(facts, dict) else None
     if not isinstance(written, dict):
-        return []
-    problems = [f"against all others: {problem}" for problem in _checked(written, None).problems]
-    stated = privacy.get("all_others_epsilon", written.get("epsilon"))
-    if not _same(stated, written.get("epsilon")):
+        return [] if stated is None else [f"all_others_epsilon is {stated!r} and has no certificate"]
+    problems = _more_seen("all others", written, checks)
+    if not same(privacy.get("all_others_epsilon", written.get("epsilon")), written.get("epsilon")):
         problems.append(f"all_others_epsilon is {stated!r} in the summary and not its certificate's")
     return problems
+
+
+def _more_seen(who: str, written: dict[str, Any], checks: list[Recomputed]) -> list[str]:
+    """What is wrong with the certificate against somebody who sees more than whom certificates are against."""
+    again = checked(written, None)
+    problems = [f"against {who}: {problem}" for problem in again.problems]
+    problems += [
+        f"against {who}: {name} is {getattr(again.found, name)!r} and not the certificates'"
+        for name in ("delta", "relation", "unit")  # at another δ another ε would agree
+        if getattr(again.found, name) != getattr(checks[0].found, name)
+    ]
+    if again.found.epsilon < max(check.found.epsilon for check in checks) * (1 - SAME):
+        problems.append(f"ε against {who}, who sees more, is below a certificate's")
+    return problems
+
+
+def _audit(privacy: dict[str, Any]) -> list[str]:
+    """Whether an audit's numbers are those of its finding, and of the certificate of what it attacked."""
+    audit, stated = privacy.get("audit"), privacy.get("audited_epsilon")
+    if not isinstance(audit, dict):
+        return [] if stated is None else [f"audited_epsilon is {stated!r} and there is no audit"]
+    finding, written = audit.get("finding"), audit.get("certificate")
+    if not isinstance(finding, dict) or not isinstance(written, dict):
+        return ["the audit lacks its finding, or the certificate of what it attacked"]
+    problems = [f"of the audit: {problem}" for problem in checked(written, None).problems]
+    pairs = {
+        "audited_epsilon": (stated, finding.get("epsilon")),
+        "audit.certified_epsilon": (audit.get("certified_epsilon"), written.get("epsilon")),
+    }
+    return problems + [
+        f"{name} is {one!r} in the summary and {other!r} in the audit"
+        for name, (one, other) in pairs.items()
+        if not same(one, other)
+    ]
 
 
 def _adding_up(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
@@ -209,33 +194,30 @@ def _adding_up(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
         )
     if not isinstance(written, dict):
         return ["the facts lack the certificate against whoever adds up"]
-    again = _checked(written, None)
-    problems = [f"against whoever adds up: {problem}" for problem in again.problems]
-    if (again.found.delta, again.found.relation) != (first.delta, first.relation):
-        problems.append("against whoever adds up: δ or relation is not the certificates'")
-    if named != {upper(again.found.epsilon)}:
+    problems, again = _more_seen("whoever adds up", written, checks), upper(recomputed(written).epsilon)
+    if named != {again}:
         problems.append(
-            f"the view says {first.view!r} and ε against whoever adds up is {upper(again.found.epsilon)} when computed"
+            f"the view says {first.view!r} and ε against whoever adds up is {again} when computed"
         )
-    if again.found.epsilon < max(check.found.epsilon for check in checks) * (1 - _SAME):
-        problems.append("ε against whoever adds up, who sees more, is below a certificate's")
     return problems
 
 
-def _marks(obj: dict[str, Any], facts: Any) -> list[str]:
+def _marks(obj: dict[str, Any], facts: Any, relation: str) -> list[str]:
     """Whether what no owner released is marked: a page takes everything else for public, in this tool's name."""
     due = {"metric": ["local_only", "central"], "benefit": ["own"]}
     if isinstance(facts, dict) and facts.get("test_is_public") is False:
         due = {
-            "metric": ["joint", "constant", "all", "confusion", *due["metric"]],
+            "metric": ["joint", "constant", "constant_says", "verdict", "all", "confusion", *due["metric"]],
             "benefit": ["joint", "own"],
         }
+        if not named(relation).sizes_are_public:
+            due["metric"].append("rows")
     there = {part: obj[part] for part in due if isinstance(obj.get(part), dict)}
     return [
         f"{part}.{name} is not marked as an oracle value"
         for part, values in there.items()
         for name in due[part]
-        if name not in _texts(values.get("oracle"))
+        if name not in texts(values.get("oracle"))
     ]
 
 
@@ -255,7 +237,7 @@ def _tables(obj: dict[str, Any], checks: list[Recomputed]) -> list[str]:
             for one, some in zip(finite, parts)
             if some
         ]
-        if finite and not _same(obj[name].get("epsilon"), max(costs, default=math.nan)):
+        if finite and not same(obj[name].get("epsilon"), max(costs, default=math.nan)):
             problems.append(
                 f"epsilon of {name} is {obj[name].get('epsilon')!r} in the file, and another when computed"
             )
@@ -269,8 +251,20 @@ def _person(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     it follows from the plan, which a result does not hold: then no owner's may be above it.
     """
     facts, events = privacy.get("facts"), [check.found.event for check in checks for _ in check.owners or ()]
-    if not isinstance(facts, dict) or len(events) < 2:
+    if not isinstance(facts, dict):
         return []
+    if len(events) < 2:
+        told = (
+            facts.get("person"),
+            facts.get("pair"),
+            privacy.get("person_epsilon"),
+            privacy.get("pair_epsilon"),
+        )
+        return (
+            []
+            if set(map(type, told)) == {type(None)}
+            else ["one owner has no person whom several owners know"]
+        )
     written, owners = facts.get("person"), facts.get("owners_per_person")
     if not isinstance(written, dict) or type(owners) is not int or not 1 <= owners <= len(events):
         return ["the facts lack the certificate for a person whom several owners know"]
@@ -296,7 +290,7 @@ def _at_owners(
     written: dict[str, Any], owners: int, own_noise: bool, checks: list[Recomputed], events: list[DpEvent]
 ) -> list[str]:
     """What is wrong with the certificate for a person at so many owners."""
-    again, unit = _checked(written, None), at_owners(checks[0].found.unit, owners)
+    again, unit = checked(written, None), at_owners(checks[0].found.unit, owners)
     problems = [f"a person at several owners: {problem}" for problem in again.problems]
     for name, due in [(name, getattr(checks[0].found, name)) for name in ("delta", "relation", "view")] + [
         ("unit", unit)
@@ -313,7 +307,7 @@ def _at_owners(
         again.found.view,
         unit,
     ).epsilon
-    if not (again.found.epsilon >= least or _same(again.found.epsilon, least)):
+    if not (again.found.epsilon >= least or same(again.found.epsilon, least)):
         problems.append(
             f"a person at several owners has {written.get('epsilon')!r} in the file and {least!r} by the owners'"
         )
@@ -331,7 +325,7 @@ def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]
 def _warned(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """More may stand there, of what no certificate covers; nothing may be left out."""
     due = {warning for check in checks for warning in check.found.warnings}
-    missing = sorted(due - set(_texts(privacy.get("warnings"))))
+    missing = sorted(due - set(texts(privacy.get("warnings"))))
     return [f"warnings leave out {missing[0]!r}"] if missing else []
 
 
@@ -352,14 +346,9 @@ def _stated(obj: dict[str, Any], worst: dict[str, Any]) -> list[str]:
 def _differs(what: str, stated: Any, derived: list[str]) -> list[str]:
     if stated == derived:
         return []
-    strange = [line for line in _texts(stated) if line not in derived]
+    strange = [line for line in texts(stated) if line not in derived]
     which = f"it says {strange[0]!r}" if strange else "a part of it is missing"
     return [f"the {what} is not what follows from the certificates: {which.rstrip('.')}"]
-
-
-def _texts(value: Any) -> list[str]:
-    """A list of texts; none of anything else."""
-    return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
 
 
 def _facts(obj: dict[str, Any], privacy: dict[str, Any], worst: dict[str, Any]) -> Facts:
@@ -375,19 +364,7 @@ def _facts(obj: dict[str, Any], privacy: dict[str, Any], worst: dict[str, Any]) 
     given |= {"calibration": obj.get("calibration"), "engine": obj.get("engine")}
     hints, sizes = get_type_hints(Facts), obj.get("sizes")
     return Facts(
-        epsilon=_number(worst.get("epsilon")),
+        epsilon=number(worst.get("epsilon")),
         sizes=() if sizes is None else fit("privacy.sizes", sizes, hints["sizes"]),  # None: they are private
         **{name: fit(f"privacy.{name}", value, hints[name]) for name, value in given.items()},
     )
-
-
-def _same(written: Any, found: Any) -> bool:
-    one, other = _number(written), _number(found)
-    return one == other or math.isclose(one, other, rel_tol=_SAME)
-
-
-def _number(value: Any) -> float:
-    """JSON's number or "inf"; anything else is not a number and equals nothing."""
-    if value == "inf":
-        return math.inf
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan

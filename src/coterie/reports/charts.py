@@ -98,7 +98,6 @@ def curve(run: Run, upright: str) -> Chart:
     """
     metric, values = run.metric, np.where(np.isfinite(run.values), run.values, np.nan)
     several, last = values.shape[1] > 1, int(run.steps[-1])
-    mean = np.average(values, axis=1, weights=run.sizes if values.shape[1] == len(run.sizes) else None)
     band = " (band: the owners' own models)" * several
     shown = (
         ("mean", f"joint model{band}", metric.joint, "joint"),
@@ -117,7 +116,7 @@ def curve(run: Run, upright: str) -> Chart:
         shapes.append(Shape("band", [(x, axis.down(y)) for x, y in edges]))
     for kind, _, level, _ in shown[1:]:
         shapes += axis.level(kind, level)
-    shapes += axis.line("mean", along, mean)
+    shapes += axis.line("mean", along, run.joint)
     described = (
         f"{metric.words} over {run.step}s: joint model {number(metric.joint)}, each owner alone "
         f"{number(metric.local_only)}, all records without privacy {number(metric.central)}, "

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from coterie.evaluation.words import choice
 from coterie.problems.metrics import METRICS
-from coterie.relations import RELATIONS, UNIT
+from coterie.relations import UNIT
 from coterie.reports import charts
 from coterie.reports.amounts import number
 from coterie.reports.benefit import benefit
@@ -30,15 +30,14 @@ _WIDE = 60  # owners beyond whom the picture of their network takes the page's w
 
 def page(run: Run, files: Mapping[str, bytes]) -> bytes:
     """The page as a file holds it. `files`: what it was made from, of which it has the checksums."""
-    metric, classes, relation = run.metric, run.partition.classes, RELATIONS.get(run.privacy.relation)
+    metric, classes = run.metric, run.partition.classes
     swept, first = run.over_epsilon, sorted(metric.all, key=lambda name: name != metric.name)
     return render(
         "run.html",
         title=f"{PurePath(run.data).stem}, {run.protocol}",
         run=run,
         lead=lead(run),
-        # Whether no owner tells its number of records: then they are marked.
-        sizes_are_private=relation is not None and not relation.sizes_are_public,
+        sizes_are_private=run.sizes_are_private,
         published=None if run.evaluation is None else told(run.evaluation, classes),
         curve=curve(run),
         metrics=[

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.metrics import METRICS
+from coterie.relations import RELATIONS
 
 FILES = ("result.json", "trace.csv", "experiment.toml")  # what a report is made from
 
@@ -243,6 +244,19 @@ class Run(Struct, frozen=True, kw_only=True):
     numbers: tuple[int, ...] = ()
     # (owners,) above zero where joining is better than a model of one's own; never so of one that diverged.
     gain: np.ndarray = np.zeros(0)
+
+    @property
+    def sizes_are_private(self) -> bool:
+        """Whether no owner tells its number of records: then they are oracle values."""
+        relation = RELATIONS.get(self.privacy.relation)
+        return relation is not None and not relation.sizes_are_public
+
+    @property
+    def joint(self) -> np.ndarray:
+        """(points,) the joint model's metric: the mean over models, by public sizes where every owner has one."""
+        by_size = self.values.shape[1] == len(self.sizes) and not self.sizes_are_private
+        values = np.where(np.isfinite(self.values), self.values, np.nan)
+        return np.average(values, axis=1, weights=self.sizes if by_size else None)
 
 
 def read(files: Mapping[str, bytes]) -> Run:

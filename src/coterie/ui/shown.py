@@ -46,7 +46,7 @@ def summary(place: Path) -> dict[str, Any]:
         "central": plain(metric.central),
         "constant": plain(metric.constant),
         "constant_says": metric.constant_says,
-        "oracle": sorted(metric.oracle),
+        "oracle": sorted(metric.oracle | ({"counted"} if run.sizes_are_private else set())),
         "certified": _at_most(run.privacy.certified.max),
         "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
         "budget": _range(run.privacy.budgets),
@@ -63,12 +63,7 @@ def summary(place: Path) -> dict[str, Any]:
 
 def points(run: Run) -> list[list[float | None]]:
     """The joint model's metric over steps, as trace.csv has it."""
-    import numpy as np
-
-    values = run.values
-    weights = np.array(run.sizes, float) if values.shape[1] == len(run.sizes) else None
-    mean = np.average(values, axis=1, weights=weights)
-    return [[int(step), plain(float(value))] for step, value in zip(run.steps, mean)]
+    return [[int(step), plain(float(value))] for step, value in zip(run.steps, run.joint)]
 
 
 def details(place: Path) -> dict[str, Any]:
@@ -79,7 +74,7 @@ def details(place: Path) -> dict[str, Any]:
         "name": place.name,
         "state": "ended",
         "promise": run.privacy.promise[0].partition(": ")[2],
-        "network": drawing(run.network, run.names, run.sizes, run.privacy.unit),
+        "network": drawing(run.network, run.names, run.sizes, run.privacy.unit, run.sizes_are_private),
         "gauges": gauges(run.names, run.privacy.certified.per_owner, run.privacy.budgets),
     }
 
@@ -102,11 +97,16 @@ def gauges(names: Any, spent: Any, budgets: Any) -> list[dict[str, Any]]:
     ]
 
 
-def drawing(links: WrittenNetwork, names: Any, sizes: tuple[int, ...], unit: str) -> dict[str, Any] | None:
-    """Where discs, links and the hub stand in a square; None where there is too much to draw."""
+def drawing(
+    links: WrittenNetwork, names: Any, sizes: tuple[int, ...], unit: str, private: bool = False
+) -> dict[str, Any] | None:
+    """Where discs, links and the hub stand in a square; None where there is too much to draw.
+
+    `private`: no owner tells its size.
+    """
     if links.links is None or len(names) > MOST:
         return None
-    at = placed(links, sizes)
+    at, mark = placed(links, sizes), " (oracle)" if private else ""
     what = links.hub or f"{links.topology}, {many(links.number_of_links, 'link')}"
     return {
         "side": at.side,
@@ -116,7 +116,7 @@ def drawing(links: WrittenNetwork, names: Any, sizes: tuple[int, ...], unit: str
         "hub": links.hub,
         "links": [list(pair) for pair in links.links],
         "owners": [
-            {"name": name, "holds": counted(size, unit), "x": x, "y": y, "r": r}
+            {"name": name, "holds": f"{counted(size, unit)}{mark}", "x": x, "y": y, "r": r}
             for name, size, (x, y), r in zip(names, sizes, at.places.tolist(), at.radii.tolist())
         ],
         "words": f"{many(len(names), 'owner')}: {what}",
@@ -149,7 +149,7 @@ def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any
     sizes, names, unit = tuple(about["sizes"]), about["owner_names"], about["unit"]
     return {
         "counted": counted(sum(sizes), unit),
-        "network": drawing(network_of(about["network"]), names, sizes, unit),
+        "network": drawing(network_of(about["network"]), names, sizes, unit, about["sizes_are_private"]),
         "gauges": gauges(names, spent, about["budgets"]) if spent else [],
     }
 

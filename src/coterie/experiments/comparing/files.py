@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from coterie.experiments.comparing.question import Comparison
-from coterie.experiments.output import ORACLE
+from coterie.experiments.oracle import ORACLE
 from coterie.reports.comparison import chart, page, picture_title
 from coterie.reports.figures import drawn, png
 
@@ -29,13 +29,14 @@ def table(found: dict[str, Any]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     mark = {
-        key: ORACLE if key in found["oracle"] else "" for key in ("cells", "alone", "central", "constant")
+        key: ORACLE if key in found["oracle"] else ""
+        for key in ("cells", "claimed", "alone", "central", "constant")
     }
     writer.writerow(
         [
-            "series", "protocol", "epsilon", "seed", f"{found['metric']['name']}{mark['cells']}", "claimed_epsilon",
-            "certified_epsilon", "owners_within_budget", "owners", f"alone{mark['alone']}",
-            f"central{mark['central']}", f"constant{mark['constant']}", "refused",
+            "series", "protocol", "epsilon", "seed", f"{found['metric']['name']}{mark['cells']}",
+            f"claimed_epsilon{mark['claimed']}", "certified_epsilon", "owners_within_budget", "owners",
+            f"alone{mark['alone']}", f"central{mark['central']}", f"constant{mark['constant']}", "refused",
         ]
     )  # fmt: skip
     base = found["baselines"]

@@ -91,7 +91,7 @@ def train(jobs: list[Job], prepared: Prepared, done: Steps) -> Iterator[Job]:
     one length, so that they share the compilation though their numbers of steps differ.
     """
     fit = len({alike(job.lanes[0], prepared.shards) for job in jobs}) == 1
-    look = _look(prepared)
+    look = _look(prepared, jobs[0].program.plan.relation.sizes_are_public)
     for group in [jobs] if fit else [[job] for job in jobs]:
         waiting = [(job, lane) for job in group for lane in job.lanes]
         most = int(np.clip(_NUMBERS // (prepared.task.owners * prepared.task.dimension), 1, _LANES))
@@ -122,9 +122,9 @@ def _run(
     return sweep(lanes, prepared.shards, every=total, probe=look, progress=told, piece=piece)[1][-1]
 
 
-def _look(prepared: Prepared) -> Callable[[PyTree], list[float]]:
-    """(lanes, owners, ...) models -> the metric of each lane: the mean over owners' models, weighted by size."""
-    each, sizes = probe_of(prepared), prepared.task.sizes
+def _look(prepared: Prepared, by_size: bool) -> Callable[[PyTree], list[float]]:
+    """(lanes, owners, ...) models -> the metric of each lane: the mean over owners' models, by size if asked for."""
+    each, sizes = probe_of(prepared), prepared.task.sizes if by_size else ()
 
     def look(models: PyTree) -> list[float]:
         lanes = jax.tree.leaves(models)[0].shape[0]

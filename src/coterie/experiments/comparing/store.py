@@ -17,7 +17,7 @@ from coterie.experiments import kept
 from coterie.experiments.comparing.question import Comparison
 
 ASKED, CELLS = "asked.json", "cells"
-FORMAT = 2  # of cells: one more with every change of what they hold (`jobs.told_of`)
+FORMAT = 3  # of cells: one more with every change of what they hold (`jobs.told_of`)
 
 
 @dataclass

@@ -12,8 +12,10 @@ from coterie.experiments.comparing.paired import difference, or_none, spread
 from coterie.experiments.comparing.question import Comparison, Series
 from coterie.experiments.describe import plain, provenance
 from coterie.experiments.judging import metric_words, shown_first
+from coterie.experiments.oracle import ORACLE
 from coterie.experiments.prepare import Prepared
 from coterie.problems.metrics import METRICS, beats
+from coterie.relations import named
 from coterie.reports.constant import says
 from coterie.reports.statement import undeclared
 
@@ -34,6 +36,11 @@ def summarise(
     for cell in cells:
         cell["beats_constant"] = None if cell["refused"] else beats(judge.metric, float(cell["mean"]), level)
     owned = [] if table.test_is_public else ["cells", "differences", "constant", "constant_says"]
+    private = any(not cell["refused"] and _sizes_are_private(cell) for cell in cells)
+    notes = _notes(comparison, prepared, cells)
+    follow = ["units", "claimed", "claim_note", "warnings"] if private else []
+    follow += ["rows"] if private and owned else []
+    follow += ["notes"] if any(ORACLE in note for note in notes) else []
     return {
         "data": comparison.shared.data_name,
         "owners": prepared.task.owners,
@@ -67,10 +74,15 @@ def summarise(
             "constant": plain(level),
             "constant_says": says(judge, table, constant),
         },
-        "oracle": ["alone", "central", *owned],
-        "notes": _notes(comparison, prepared, cells),
+        "oracle": ["alone", "central", *owned, *follow],
+        "notes": notes,
         "provenance": provenance(comparison.shared),
     }
+
+
+def _sizes_are_private(cell: dict[str, Any]) -> bool:
+    """Whether nobody tells numbers of records there: then they are oracle values, and the claims that follow."""
+    return not named(cell["relation"]).sizes_are_public
 
 
 def _cell(series: Series, epsilon: float, refused: str, kept: dict[str, Any] | None) -> dict[str, Any]:
@@ -109,7 +121,8 @@ def _differences(cells: list[dict[str, Any]], first: str, metric: str) -> list[d
 
 
 def _notes(comparison: Comparison, prepared: Prepared, cells: list[dict[str, Any]]) -> list[str]:
-    """What a reader must know to read the numbers right."""
+    """What a reader must know to read the numbers right; marked where what no owner released is told."""
+    mark = "" if prepared.table.test_is_public else ORACLE
     ran = [cell for cell in cells if not cell["refused"]]
     found = []
     if comparison.seeds == 1:
@@ -118,10 +131,10 @@ def _notes(comparison: Comparison, prepared: Prepared, cells: list[dict[str, Any
         f"{cell['series']} at ε = {cell['epsilon']:g}" for cell in ran if not np.isfinite(float(cell["mean"]))
     ]
     if diverged:
-        found.append(f"diverged, so without a number: {', '.join(diverged)}")
+        found.append(f"diverged, so without a number{mark}: {', '.join(diverged)}")
     lost = [f"{cell['series']} at ε = {cell['epsilon']:g}" for cell in ran if not cell["beats_constant"]]
     if lost:
-        found.append(f"no better than a constant: {', '.join(lost)}")
+        found.append(f"no better than a constant{mark}: {', '.join(lost)}")
     above = [
         f"{cell['series']} at ε = {cell['epsilon']:g} (certified {at_most(float(cell['certified'])):g})"
         for cell in ran
@@ -134,6 +147,12 @@ def _notes(comparison: Comparison, prepared: Prepared, cells: list[dict[str, Any
         each = "; ".join(f"{series}: {view}" for series, view in views.items())
         found.append(f"certificates are against different views, so equal ε do not protect alike: {each}")
     found += sorted({f"{cell['series']}: {cell['reason']}" for cell in ran if cell["reason"]})
-    found += sorted({warning for cell in ran for warning in cell["warnings"]})
+    found += sorted(
+        {
+            f"{warning}{ORACLE * _sizes_are_private(cell)}"  # of how many records an owner has
+            for cell in ran
+            for warning in cell["warnings"]
+        }
+    )
     table = prepared.table
     return [*found, *undeclared(table.classes_declared, table.columns_declared)]

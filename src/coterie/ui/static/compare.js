@@ -29,8 +29,8 @@ function beside() {
   const rows = [
     ["data", (one) => el("td", {}, file(one.data))],
     ["protocol", (one) => el("td", {}, one.protocol)],
-    ["owners", (one) => el("td", {}, `${one.owners.toLocaleString("en")}, ${one.counted}`)],
-    ["metric", (one) => el("td", {}, `${one.metric_words}, ${one.rows.toLocaleString("en")} rows`)],
+    ["owners", (one) => el("td", {}, `${one.owners.toLocaleString("en")}, ${one.counted} `, one.oracle.includes("counted") ? oracle() : null)],
+    ["metric", (one) => el("td", {}, `${one.metric_words}, ${one.rows.toLocaleString("en")} rows `, one.oracle.includes("rows") ? oracle() : null)],
     ["joint model", (one) => cell(one, "joint")],
     ["a constant", (one) => cell(one, "constant")],
     ["each owner alone, same budget", (one) => cell(one, "local_only")],

@@ -86,7 +86,7 @@ function progress(one) {
     running ? el("progress", { max: one.of || 1, value: one.of ? one.done : null, "aria-label": "Progress of the run" }) : null,
     one.error ? el("p", { class: "alarm", role: "alert" }, one.error) : null,
     el("p", { class: "buttons" }, running ? act("stop", "Stop", "second") : act("resume", one.kept ? "Go on" : "Start again"), running ? null : act("discard", "Discard", "second")),
-    about ? pairs([["data", file(one.data)], ["protocol", one.protocol], ["owners", `${count(about.owner_names.length, "owner")}, ${one.counted}`], ["protects", `one ${about.unit}`]]) : null,
+    about ? pairs([["data", file(one.data)], ["protocol", one.protocol], ["owners", `${count(about.owner_names.length, "owner")}, ${one.counted} `, about.sizes_are_private ? oracle() : null], ["protects", `one ${about.unit}`]]) : null,
     about && one.points.length ? [el("h3", {}, `${about.metric_words} on ${about.rows.toLocaleString("en")} ${about.tested_on} so far`), chart([{ label: "joint model", points: one.points, oracle: about.oracle }], [], { step: about.step, of: one.what === "training" ? one.of : 0, words: `${about.metric_words} over ${about.step}s` }), el("p", { class: "soft" }, "What each owner reaches alone, all records without privacy, and a constant are compared at the end.")] : null,
     one.gauges?.length ? [el("h3", {}, "Spent so far, of each budget"), gauges(one.gauges)] : null,
     drawn(one));
@@ -110,7 +110,7 @@ function result(one) {
       { label: "all records, no privacy", value: one.central, kind: "ceiling", oracle: is("central") },
       { label: `a constant (${one.constant_says})`, value: one.constant, kind: "constant", oracle: is("constant") },
     ], { step: one.step, of: one.rounds, words: `${one.metric_words} over ${one.step}s: joint model ${number(one.joint)}` }),
-    pairs([["data", file(one.data)], ["protocol", one.protocol], ["owners", `${count(one.owners, "owner")}, ${one.counted}`], ["protects", `one ${one.unit}`], ["certified", one.certified, `, δ = ${one.delta}`], one.all_others ? ["if all others worked together", one.all_others] : null, ["budget", one.budget], one.owners > 1 ? ["gain by joining", `${one.gains} of ${one.owners} `, oracle()] : null, [`${one.step}s`, one.rounds.toLocaleString("en")], ["messages", one.messages.toLocaleString("en")], ["took", `${one.seconds} s`]]),
+    pairs([["data", file(one.data)], ["protocol", one.protocol], ["owners", `${count(one.owners, "owner")}, ${one.counted} `, is("counted") ? oracle() : null], ["protects", `one ${one.unit}`], ["certified", one.certified, `, δ = ${one.delta}`], one.all_others ? ["if all others worked together", one.all_others] : null, ["budget", one.budget], one.owners > 1 ? ["gain by joining", `${one.gains} of ${one.owners} `, oracle()] : null, [`${one.step}s`, one.rounds.toLocaleString("en")], ["messages", one.messages.toLocaleString("en")], ["took", `${one.seconds} s`]]),
     el("h3", {}, "Each owner's budget"), gauges(one.gauges),
     drawn(one));
 }
