@@ -14,9 +14,12 @@ DELTAS = (1e-12, 1e-9, 1e-5, 1e-2, 0.3)
 def exact(noise, epsilon):
     """ln δ with sixty digits, by the definition."""
     with mpmath.workdps(60):
-        noise, epsilon = mpmath.mpf(noise), mpmath.mpf(epsilon)
-        half, shift = 1 / (2 * noise), epsilon * noise
-        return mpmath.log(mpmath.ncdf(half - shift) - mpmath.exp(epsilon) * mpmath.ncdf(-half - shift))
+        return mpmath.log(_curve(mpmath.mpf(noise), mpmath.mpf(epsilon)))
+
+
+def _curve(noise, epsilon):
+    half, shift = 1 / (2 * noise), epsilon * noise
+    return mpmath.ncdf(half - shift) - mpmath.exp(epsilon) * mpmath.ncdf(-half - shift)
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -46,8 +49,20 @@ def test_the_curve_in_far_tails():
         assert log_delta(noise, epsilon) == pytest.approx(float(exact(noise, epsilon)), rel=1e-9)
 
 
+@pytest.mark.parametrize("noise", [1e4, 1.1e4, 1e6, 1e9, 1e12, 1e200])
+@pytest.mark.parametrize("shift", [0.0, 1e-3, 0.9, 5.0, 19.0, 25.0, 300.0])
+def test_much_noise_is_never_said_to_cost_less_than_it_does(noise, shift):
+    """Where both terms of the curve have all digits in common, their difference was noise of the arithmetic, or 0."""
+    with mpmath.workdps(500):
+        truth = float(mpmath.log(_curve(mpmath.mpf(noise), mpmath.mpf(shift / noise))))
+    assert (
+        0 <= log_delta(noise, shift / noise) - truth + 1e-11 * max(1, abs(truth)) < 3e-9 * max(1, abs(truth))
+    )
+
+
 def test_the_ends():
     assert epsilon_of(0.0, 1e-5) == epsilon_of(1e-300, 1e-5) == epsilon_of(1.0, 0.0) == np.inf
     assert epsilon_of(np.inf, 1e-5) == epsilon_of(1e9, 1e-5) == 0.0
+    assert log_delta(1e200, 1.0) == log_delta(1e3, 1e200) == -np.inf
     assert noise_for(1.0, 0.0) == np.inf
     assert noise_for(np.inf, 1e-5) == 0.0

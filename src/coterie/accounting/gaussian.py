@@ -16,6 +16,7 @@ from functools import lru_cache
 
 _FAR = 20.0  # from where on the asymptotic series of R has all digits of a double
 _TERMS = 12
+_MUCH = 1e4  # noise from where R(t₁) and R(t₂) have too many digits in common to be subtracted
 _LOG_ROOT = math.log(2 * math.pi) / 2
 
 
@@ -66,6 +67,11 @@ def log_delta(noise: float, epsilon: float) -> float:
         return -math.inf
     near, far = epsilon * noise - 0.5 / noise, epsilon * noise + 0.5 / noise
     log_density = -near * near / 2 - _LOG_ROOT
+    if near > 0 and math.isinf(log_density):
+        return log_density
+    if noise > _MUCH:
+        # −R′ is convex, so that the mean of its ends is no less than it is on average between them, and 1e-9 more.
+        return log_density + math.log((_fall(near) + _fall(far)) / 2) - math.log(noise)
     if near > 0:
         between = _mills(near) - _mills(far)
         return log_density + math.log(between) if between > 0 else -math.inf
@@ -77,11 +83,18 @@ def _mills(t: float) -> float:
     """R(t) for t >= 0: (1 − 1/t² + 1·3/t⁴ − …) / t far out."""
     if t < _FAR:
         return math.sqrt(math.pi / 2) * math.exp(t * t / 2) * math.erfc(t / math.sqrt(2))
-    total = term = 1.0
+    return (1 - _fall(t)) / t
+
+
+def _fall(t: float) -> float:
+    """−R′(t) = 1 − t R(t): 1/t² − 1·3/t⁴ + … far out, where it would cancel."""
+    if t < _FAR:
+        return 1 - t * _mills(t)
+    term, total = -1.0, 0.0
     for k in range(_TERMS):
         term *= -(2 * k + 1) / (t * t)
         total += term
-    return total / t
+    return total
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float:
