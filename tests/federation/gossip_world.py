@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 import worlds
+from in_memory import Killed, Network, Process
 from joined import copied, joined, named
 
 from coterie import topologies
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.federation.memory import Killed, Network, Process
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from in_memory import Link, Network
 from joined import joined
 from toy_world import ToyOutlet
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.shapes import evaluation
 from coterie.federation.shapes.masked import MaskedOwner

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import Killed, Link, Network
 
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.evaluation.budget import evaluated
 from coterie.evaluation.sheet import Sheet
-from coterie.federation.memory import Killed, Link, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import table_layout

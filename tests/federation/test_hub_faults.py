@@ -12,9 +12,9 @@ import numpy as np
 from gossip_world import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_memory import Link, Network
 from toy_world import ToyOutlet, ToySide
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.hub import Aggregator, HubOwner
 from coterie.federation.shapes.summing import AGGREGATOR

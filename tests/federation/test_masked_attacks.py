@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
 from gossip_world import trips
+from in_memory import Link
 from masked_world import AGREEMENT, NAMES, PUBLICS, ROUNDS, SECRETS, WEIGHTS, World
 from toy_world import ToyOutlet
 
 from coterie.accounting import certify
 from coterie.accounting.exposure import complete, exposure
 from coterie.audit.bounds import gaussian
-from coterie.federation.memory import Link
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.member import Declined, Member
 from coterie.federation.shapes.rolls import Terms

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gossip_world import trips
+from in_memory import Link
 from masked_world import AGREEMENT, DIM, NAMES, PATIENCE, ROUNDS, SPARE, WEIGHTS, World
 
-from coterie.federation.memory import Link
 from coterie.federation.shapes.rolls import Terms
 from coterie.federation.shapes.summing import AGGREGATOR
 from coterie.federation.transport import wire

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from in_memory import Network
 from joined import copied, joined, named
 
 from coterie import topologies
 from coterie.errors import BudgetError
-from coterie.federation.memory import Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.rounds import RoundsOwner, Setting
@@ -156,7 +156,7 @@ class Toys:
         outlet.release, journal.put = around(release), around(put)
 
     def network(self, **options: Any) -> Network:
-        from coterie.federation.memory import Link
+        from in_memory import Link
 
         names = (*self.names, *options.get("twins", ()))
         parties = {name: lambda name=name: self.process(name) for name in names}

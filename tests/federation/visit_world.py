@@ -14,12 +14,12 @@ import jax
 import msgpack
 import numpy as np
 import worlds
+from in_memory import Killed, Network
 from joined import copied, joined, named
 
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.federation.memory import Killed, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet
