@@ -254,13 +254,17 @@ def _published_words(experiment: Experiment) -> str:
 
 def read(path: Path) -> Agreement:
     """The agreement in a file; InputError unless it is whole."""
+    return from_json(read_json("agreement", path), str(path))
+
+
+def read_json(what: str, path: Path) -> Any:
+    """The plain values of a file that somebody sent."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"agreement={str(path)!r}: cannot be read ({error.strerror}).") from error
+        raise InputError(f"{what}={str(path)!r}: cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise InputError(f"agreement={str(path)!r}: is not JSON. Ask for the file again.") from error
-    return from_json(value, str(path))
+        raise InputError(f"{what}={str(path)!r}: is not JSON. Ask for the file again.") from error
 
 
 def from_json(value: Any, source: str) -> Agreement:

@@ -126,23 +126,10 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
         consent.forget_others(place, agreement)
         keeping.put(place / "agreement.json", agreement.text())
         keeping.put(place / "certificates.json", troubles.written(ends))
-        own = Party(
-            name=name, folder=place, listen=where[name], peers=dialled(planned, name, where), router=router
-        )
-        kept = place / parties.NAME
-        if kept.exists():  # what the owner may have set itself
-            old = parties.read(kept)
-            own = replace(
-                own,
-                generator=old.generator,
-                epsilon=old.epsilon,
-                delta=old.delta,
-                ledger_file=old.ledger_file,
-                proxy=old.proxy,
-                same_people=old.same_people,
-                trusts_aggregator=old.trusts_aggregator,
-                honest=old.honest,
-            )
+        kept = place / parties.NAME  # where it is there, what the owner set itself stays
+        own = parties.read(kept) if kept.exists() else Party(name=name, folder=place)
+        peers = dialled(planned, name, where)
+        own = replace(own, name=name, listen=where[name], peers=peers, router=router)
         keeping.put(kept, own.to_toml())
     if router is not None:
         keeping.put(folder / "router" / "router.json", _router(folder, planned, router))

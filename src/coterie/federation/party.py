@@ -91,11 +91,9 @@ class Party:
         """The file's content."""
         import tomli_w
 
-        own = {"name": self.name, "listen": self.listen, "router": self.router, "proxy": self.proxy}
-        own |= {"generator": self.generator}
-        own |= {"epsilon": self.epsilon, "delta": self.delta}
-        own |= {"ledger": self.ledger_file, "same_people": self.same_people or None}
-        own |= {"trusts_aggregator": self.trusts_aggregator or None}
+        own = {name: getattr(self, name) for name in ("name", "listen", "router", "proxy", "generator")}
+        own |= {"epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger_file}
+        own |= {name: getattr(self, name) or None for name in ("same_people", "trusts_aggregator")}
         return tomli_w.dumps(
             {key: value for key, value in own.items() if value is not None}
             | {"peers": self.peers}

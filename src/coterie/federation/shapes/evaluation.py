@@ -24,7 +24,7 @@ from coterie.evaluation.selection import candidate
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.releases.release import Outlet
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Machine, Out, Patience, Status
+from coterie.federation.transport.machine import Machine, Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Layout, Message, Refused
 
 NONE = b""  # in a table's place: its owner releases none
@@ -81,20 +81,17 @@ class Evaluated:
         other = isinstance(self.machine, Evaluated) and message.step != self._terms.step
         if message.kind not in (Kind.TABLE, Kind.HAVE) or other:
             return self.machine.receive(sender, message, now) + self._onward(now)
-        try:
-            if sender not in self._terms.peers:
-                raise Refused("not a peer")
-            if message.step != self._terms.step:
-                raise Refused("no such step")
-            outs = (
-                self._taken(sender, message, now)
-                if message.kind == Kind.TABLE
-                else self._sent(sender, message)
-            )
-        except Refused:
-            self._refused += 1
-            raise
-        return outs + self._onward(now)
+        return self._told(sender, message, now) + self._onward(now)
+
+    @counting
+    def _told(self, sender: str, message: Message, now: float) -> list[Out]:
+        if sender not in self._terms.peers:
+            raise Refused("not a peer")
+        if message.step != self._terms.step:
+            raise Refused("no such step")
+        return (
+            self._taken(sender, message, now) if message.kind == Kind.TABLE else self._sent(sender, message)
+        )
 
     def tick(self, now: float) -> list[Out]:
         """Let the training go on; after it, ask for what is missing."""

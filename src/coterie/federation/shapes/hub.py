@@ -15,9 +15,10 @@ import numpy as np
 from coterie._types import PyTree
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.summing import AGGREGATOR, Adding, Asking, refusal
-from coterie.federation.shapes.voice import Diverged, Voice, VoiceSide
+from coterie.federation.shapes.voice import Diverged, Voice
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
@@ -31,7 +32,7 @@ class HubOwner(Asking):
     def __init__(
         self,
         rounds: int,
-        side: VoiceSide,
+        side: RoundsSide,
         outlet: Outlet,
         journal: Journal,
         patience: Patience,

@@ -26,7 +26,7 @@ from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.shapes.visit import Speaker
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Layout, Message, Refused
 
 LEARNER = "learner"
@@ -75,16 +75,13 @@ class Learner:
         self._pass_over()
         return []
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A frame of an owner."""
-        try:
-            owner = self._indices.get(sender)
-            if owner is None:
-                raise Refused("not an owner")
-            out = self._handle(owner, message, now)
-        except Refused:
-            self._refused += 1
-            raise
+        owner = self._indices.get(sender)
+        if owner is None:
+            raise Refused("not an owner")
+        out = self._handle(owner, message, now)
         self._heard, self._note = now, ""
         return out
 
@@ -260,17 +257,13 @@ class Visitor:
             self._wakes = now
         return self.tick(now)
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A frame of the learner."""
-        try:
-            if sender != LEARNER:
-                raise Refused("not the learner")
-            self._heard = now
-            out = self._handle(message, now)
-        except Refused:
-            self._refused += 1
-            raise
-        return out
+        if sender != LEARNER:
+            raise Refused("not the learner")
+        self._heard = now
+        return self._handle(message, now)
 
     def tick(self, now: float) -> list[Out]:
         """Wake up, or repeat what the learner has not reacted to; in the end, ask for the model now and then."""

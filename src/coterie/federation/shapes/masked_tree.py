@@ -27,7 +27,7 @@ from coterie.federation.shapes.crowd import Crowd
 from coterie.federation.shapes.member import LATER, OTHER, Declined, Member
 from coterie.federation.shapes.rolls import OUTSIDE, SPENT, Terms
 from coterie.federation.shapes.tree import Graph, distances, spanning
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 from coterie.mechanisms.masks import HISTORY, LABEL, START, Roll, bitmap, extended, members_of
 
@@ -69,17 +69,14 @@ class TreeOwner:
                 self._open(ticket, roll, named, again=True)
         return self._hail(self._graph[self._own]) + self._call()
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A neighbour's word."""
         self._now = now
-        try:
-            peer = self._index.get(sender)
-            if peer is None or peer not in self._graph[self._own]:
-                raise Refused("not a neighbour")
-            return self._answer(peer, message) + self._go_on()
-        except Refused:
-            self._refused += 1
-            raise
+        peer = self._index.get(sender)
+        if peer is None or peer not in self._graph[self._own]:
+            raise Refused("not a neighbour")
+        return self._answer(peer, message) + self._go_on()
 
     def tick(self, now: float) -> list[Out]:
         """Say that this owner is there, and ask again; go on without those who had their time."""

@@ -7,7 +7,6 @@ journal and witnesses count tickets where they count steps elsewhere, so a ticke
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from coterie._types import PyTree
 from coterie.errors import BudgetError
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.rolls import SPENT, Terms
 from coterie.federation.transport import wire
@@ -23,29 +23,6 @@ from coterie.program import State
 
 _STATE = "public"  # key of the journal
 LATER, OTHER = "a later attempt was answered already", "answered under another roll"
-
-
-class Side(Protocol):
-    """An owner's program on its own records (`side.RoundsSide`), without private state."""
-
-    layout: wire.Layout
-    public_layout: wire.Layout
-
-    def start(self) -> State:
-        """The owner before the first round."""
-        ...
-
-    def emit(self, state: State, step: int, turn: int, attempt: int = 0) -> tuple[PyTree, PyTree]:
-        """A new message: whole numbers, with noise drawn anew."""
-        ...
-
-    def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
-        """The public state after a round."""
-        ...
-
-    def model(self, public: PyTree) -> PyTree:
-        """The owner's model."""
-        ...
 
 
 class Declined(Exception):
@@ -62,7 +39,7 @@ class Member:
     def __init__(
         self,
         terms: Terms,
-        side: Side,
+        side: RoundsSide,
         outlet: Outlet,
         journal: Journal,
         masks: Masks,

@@ -41,7 +41,7 @@ from coterie.federation.shapes.held import Held, Role, Shelf
 from coterie.federation.shapes.peers import Peers, claim_of
 from coterie.federation.shapes.visit import Speaker, Steps
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 from coterie.program import Program
 
@@ -94,20 +94,17 @@ class Walker:
         self._asking = True  # everybody answers
         return self._beat(now) + self._advance(now)
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A frame of another owner."""
         self._wake(now)
-        try:
-            peer, handler = self._indices.get(sender), self._handlers.get(message.kind)
-            if peer is None or handler is None:
-                raise Refused("not an owner" if peer is None else f"{message.kind.name}: no part of a walk")
-            self._peers.heard(peer, now)
-            if message.step > self._last:
-                raise Refused(f"step {message.step}: {self._last} are agreed on")
-            out = handler(peer, message, now)
-        except Refused:
-            self._refused += 1
-            raise
+        peer, handler = self._indices.get(sender), self._handlers.get(message.kind)
+        if peer is None or handler is None:
+            raise Refused("not an owner" if peer is None else f"{message.kind.name}: no part of a walk")
+        self._peers.heard(peer, now)
+        if message.step > self._last:
+            raise Refused(f"step {message.step}: {self._last} are agreed on")
+        out = handler(peer, message, now)
         self._follow(now)
         return out + self._finish() + self._advance(now)
 
