@@ -60,20 +60,20 @@ def _built(
     if share := experiment.centre:
         left = for_training(experiment, task, ("evaluate", "select")).epsilon
         sums = Sums(width_of(feature_map(experiment, table), table))
-        plan = budget.centring(program.plan, sums, left, task.delta, share, certified)
+        plan = budget.with_table(program.plan, sums, left, task.delta, share, certified)
         budget.check_centres(plan, share)
         program = program._replace(plan=plan)
     if share := experiment.select:
         left = for_training(experiment, task, ("evaluate",)).epsilon
         sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
         ballot = selection.ballot_of(program, sheet)
-        plan = budget.choosing(program.plan, ballot, left, task.delta, share, certified)
+        plan = budget.with_table(program.plan, ballot, left, task.delta, share, certified)
         budget.check_chooses(plan, share)
         program = program._replace(plan=plan)
     if share := experiment.evaluate:
         groups = groups_of(table, experiment.evaluate_by)
         sheet = budget.sheet_of(table, task.problem, program.plan.relation, groups, task.unit)
-        plan = budget.evaluated(program.plan, sheet, task.epsilon, task.delta, share, certified, held)
+        plan = budget.with_table(program.plan, sheet, task.epsilon, task.delta, share, certified, held)
         budget.check_tells(plan, sheet, share)
         program = program._replace(plan=plan)
     return program
