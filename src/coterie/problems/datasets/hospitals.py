@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, encode
-from coterie.problems.datasets._table import random_test_rows, regression
+from coterie.problems.datasets._table import regression
 from coterie.problems.table import Table
 
 STAY = (0.0, 120.0)  # days
@@ -99,7 +99,6 @@ def _stays(name: str, encoded: Encoded, stay: np.ndarray, facility: np.ndarray, 
         encoded,
         stay,
         STAY,
-        random_test_rows(len(stay)),
         owner=owner,
         owner_names=tuple(f"facility {number}" for number in numbers),
         target="length of stay",

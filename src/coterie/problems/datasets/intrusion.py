@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coterie.problems.datasets._encode import Category, Numeric, encode
-from coterie.problems.datasets._table import binary, random_test_rows
+from coterie.problems.datasets._table import binary
 from coterie.problems.table import Table
 
 _SERVICES = (
@@ -75,7 +75,6 @@ def kddcup99(folder: Path) -> Table:
         "kddcup99",
         encode(frame, FIELDS),
         (frame["label"] != "normal.").to_numpy(),
-        random_test_rows(len(frame)),
         classes=("normal", "attack"),
         source="UCI KDD Cup 1999 (CC BY 4.0)",
         note="10 % file",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
-from coterie.problems.datasets._table import binary, random_test_rows, regression
+from coterie.problems.datasets._table import binary, regression
 from coterie.problems.table import Table
 
 STATES = (
@@ -90,7 +90,6 @@ def lending_club(folder: Path) -> Table:
         encode(frame, CLUB),
         frame["int_rate_recovered"].to_numpy(),
         RATE,
-        random_test_rows(len(frame)),
         source="LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists",
         **_RATE_SAID,
     )
@@ -106,7 +105,6 @@ def lending_club_states(folder: Path) -> Table:
         encode(frame, CLUB_STATES),
         frame["interest_rate"].to_numpy(),
         RATE,
-        random_test_rows(len(frame)),
         owner=codes_of(frame["state"].to_numpy(), STATES),
         owner_names=STATES,
         source="OpenIntro loans_full_schema (CC BY-SA 3.0), from LendingClub",
@@ -124,7 +122,6 @@ def sba_loans(folder: Path) -> Table:
         "sba_loans",
         encode(_sba_columns(frame), SBA),
         (frame["MIS_Status"] == "CHGOFF").to_numpy(),
-        random_test_rows(len(frame)),
         owner=codes_of(frame["State"].to_numpy(), STATES),
         owner_names=STATES,
         classes=("paid in full", "charged off"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
-from coterie.problems.datasets._table import held_out, random_test_rows, regression
+from coterie.problems.datasets._table import held_out, regression
 from coterie.problems.table import Table
 from coterie.problems.whose import Whose
 from coterie.units import RECORD, Unit
@@ -60,7 +60,6 @@ def bigmart(folder: Path) -> Table:
         encode(frame, BIGMART),
         frame["Item_Outlet_Sales"].to_numpy(),
         SALES,
-        random_test_rows(len(frame)),
         owner=codes_of(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
         owner_names=OUTLETS,
         target="sales",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, Plain, encode
-from coterie.problems.datasets._table import binary, multiclass, random_test_rows
+from coterie.problems.datasets._table import binary, multiclass
 from coterie.problems.table import Table
 
 # bank-additional-names.txt lists the categories. `duration` is left out, as it asks: it is known only after
@@ -84,7 +84,6 @@ def bank(folder: Path) -> Table:
         "bank",
         encode(frame, BANK),
         (frame["y"] == "yes").to_numpy(),
-        random_test_rows(len(frame)),
         classes=("no", "yes"),
         target="subscribes",
         source="UCI Bank Marketing (CC BY 4.0)",
@@ -101,7 +100,6 @@ def breast_cancer(folder: Path) -> Table:
         "breast_cancer",
         encoded,
         rows[:, 10] == 4,
-        random_test_rows(len(rows)),
         classes=("benign", "malignant"),
         target="diagnosis",
         source="UCI Breast Cancer Wisconsin (original) (CC BY 4.0)",
@@ -127,16 +125,13 @@ def covtype(folder: Path) -> Table:
     """Lodgepole pine against the rest (as LIBSVM's covtype.binary)."""
     encoded, labels = _covtype(folder)
     classes = ("other cover", "lodgepole pine")
-    return binary(
-        "covtype", encoded, labels == 2, random_test_rows(len(labels)), classes=classes, source=_FOREST
-    )
+    return binary("covtype", encoded, labels == 2, classes=classes, source=_FOREST)
 
 
 def covtype7(folder: Path) -> Table:
     """Seven kinds of forest cover, 464,809 / 116,203 rows (published splits have 116,202 test rows)."""
     encoded, labels = _covtype(folder)
-    test = random_test_rows(len(labels))
-    return multiclass("covtype7", encoded, labels - 1, test, classes=COVTYPE_CLASSES, source=_FOREST)
+    return multiclass("covtype7", encoded, labels - 1, classes=COVTYPE_CLASSES, source=_FOREST)
 
 
 def epsilon(folder: Path) -> Table:
@@ -173,7 +168,6 @@ def _credit(name: str, frame) -> Table:
         name,
         encode(frame, CREDIT),
         frame["Class"].to_numpy() == 1,
-        random_test_rows(len(frame)),
         classes=("legitimate", "fraud"),
         target="transaction",
         source="ULB Machine Learning Group (DbCL 1.0)",
