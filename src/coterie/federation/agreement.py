@@ -25,6 +25,7 @@ from coterie.problems.datasets import schema as schemas
 from coterie.problems.datasets.declared import as_feature
 from coterie.problems.datasets.schema import Schema
 from coterie.problems.partition import LEAST
+from coterie.problems.table import Table
 from coterie.topologies.graphs import SUFFIXES
 from coterie.units import RECORD, Unit, at_owners, counted, several, unit_of
 
@@ -174,6 +175,11 @@ class Agreement:
     def owners(self) -> tuple[str, ...]:
         """Their names, in order."""
         return tuple(self.sizes)
+
+    @property
+    def table(self) -> Table:
+        """All owners' table without any row: what a protocol is built from."""
+        return self.schema.empty(self.name)
 
     @property
     def digest(self) -> bytes:

@@ -62,14 +62,14 @@ class Collaboration:
     @property
     def sheet(self) -> Sheet:
         """The form of owners' tables of scores."""
-        table = self.agreement.schema.empty(self.agreement.name)
-        return sheet_of(table, self.task.problem, self.program.plan.relation, self.groups, self.task.unit)
+        return sheet_of(
+            self.agreement.table, self.task.problem, self.program.plan.relation, self.groups, self.task.unit
+        )
 
     @property
     def groups(self) -> Groups | None:
         """Groups of records that are evaluated by themselves, too."""
-        table = self.agreement.schema.empty(self.agreement.name)
-        return groups_of(table, self.agreement.experiment.evaluate_by)
+        return groups_of(self.agreement.table, self.agreement.experiment.evaluate_by)
 
     @property
     def last_step(self) -> int:
@@ -113,7 +113,7 @@ class Collaboration:
             tables,
             share=self.agreement.experiment.evaluate,
             delta=self.task.delta,
-            bounds=self.agreement.schema.empty(self.agreement.name).target_bounds,
+            bounds=self.agreement.table.target_bounds,
             groups=self.groups,
             held_out=self.agreement.experiment.hold_out > 0,
         )
@@ -121,7 +121,7 @@ class Collaboration:
     @cached_property
     def layout(self) -> Layout:
         """What an owner's message looks like on the wire."""
-        table = self.agreement.schema.empty(self.agreement.name)
+        table = self.agreement.table
         rows: tuple[int, ...] = (max(self.task.sizes),)
         within = None
         if self.task.unit != RECORD:
@@ -208,7 +208,7 @@ def _key(seed: int) -> jax.Array:
 def collaboration(agreement: Agreement) -> Collaboration:
     """Build and check everything that the agreement implies."""
     experiment, owners = agreement.experiment, agreement.owners
-    table, sizes = agreement.schema.empty(agreement.name), tuple(agreement.sizes.values())
+    table, sizes = agreement.table, tuple(agreement.sizes.values())
     mapped = feature_map(experiment, table)
     problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
     task = Task(

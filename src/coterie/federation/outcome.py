@@ -104,9 +104,8 @@ def _person(
 def _promise(outcome: Outcome, plan: ReleasePlan, certificate: Certificate) -> list[str]:
     """Of this run, and of all that the owner's ledger counts; of noise that somebody knows, nothing."""
     agreement = outcome.collaboration.agreement
-    table = agreement.schema.empty(agreement.name)
     engine = SEEDED if outcome.injected else REAL
-    found = promise(describe.facts(plan, [certificate], agreement.experiment, table, engine))
+    found = promise(describe.facts(plan, [certificate], agreement.experiment, agreement.table, engine))
     if outcome.injected or outcome.spent is None:
         return found
     spent = outcome.spent
@@ -119,7 +118,7 @@ def own_metric(outcome: Outcome) -> dict[str, Any] | None:
         return None
     problem = outcome.collaboration.task.problem
     agreement = outcome.collaboration.agreement
-    judge = judge_of(agreement.experiment, agreement.schema.empty(agreement.name), problem.loss.name)
+    judge = judge_of(agreement.experiment, agreement.table, problem.loss.name)
     x, y, _ = outcome.records.laid_out
     value = judge(np.asarray(problem.model.scores(*jax.device_put((outcome.model, x)))), y)
     return {"name": judge.metric, "value": value if np.isfinite(value) else str(value)}
