@@ -21,6 +21,7 @@ app = typer.Typer(help="Found a network of real owners, and try it on one machin
 
 @app.command()
 def new(
+    context: typer.Context,
     folder: Folder,
     owners: Annotated[str, typer.Option(help="Names, with commas: north,south,east")],
     columns: Annotated[Path, typer.Option(help="TOML file: target, classes or range, and columns.")],
@@ -78,23 +79,13 @@ def new(
 ) -> None:
     """Write the agreement, the certificates and a folder for each party; say what to send to whom."""
     with exits():
-        from coterie.cli.run import parse_epsilon, parse_settings, parse_threshold
+        from coterie.cli.run import choose
         from coterie.evaluation import DEFAULT_SHARE
-        from coterie.experiments.experiment import Experiment, override
 
         names = _names(owners)
-        given = {
-            "protocol": protocol, "topology": topology, "delta": delta, "features": features, "loss": loss,
-            "model": model, "gossip_steps": gossip_steps, "seed": seed, "epsilon": parse_epsilon(epsilon),
-            "evaluate": DEFAULT_SHARE if evaluate is None else evaluate, "hold_out": hold_out,
-            "evaluate_by": evaluate_by, "select": select,
-            "settings": parse_settings(set_ or []), "base_rate": base_rate, "class_weight": class_weight,
-            "threshold": parse_threshold(threshold), "unit": unit, "records_per_unit": records_per_unit,
-            "unit_mean": unit_mean, "latest": latest, "owners_per_person": owners_per_person,
-        }  # fmt: skip
-        experiment = override(
-            Experiment(), {key: value for key, value in given.items() if value is not None}, "command line"
-        )
+        given = {key: value for key, value in context.params.items() if key not in ("owners", "columns")}
+        given["evaluate"] = DEFAULT_SHARE if evaluate is None else evaluate
+        experiment = choose(None, given, epsilon, set_ or [])
         from coterie.federation import network
         from coterie.federation.agreement import Agreement, settled
         from coterie.federation.transport.machine import Patience
