@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coterie.problems.datasets._encode import Category, Numeric, encode
+from coterie.problems.datasets._files import frame_of
 from coterie.problems.datasets._table import binary
 from coterie.problems.table import Table
 
@@ -67,10 +68,8 @@ FIELDS = (
 
 def kddcup99(folder: Path) -> Table:
     """494,021 connections; 80 % are attacks."""
-    import pandas as pd
-
     names = [field.name for field in FIELDS] + ["label"]
-    frame = pd.read_csv(folder / "kddcup99/kddcup.data_10_percent.gz", names=names)
+    frame = frame_of(folder / "kddcup99/kddcup.data_10_percent.gz", names=names)
     return binary(
         "kddcup99",
         encode(frame, FIELDS),

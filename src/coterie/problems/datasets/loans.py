@@ -8,11 +8,11 @@ public files in view, wider than what is there and on a log scale for amounts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
+from coterie.problems.datasets._files import frame_of
 from coterie.problems.datasets._table import binary, regression
 from coterie.problems.table import Table
 
@@ -81,9 +81,7 @@ SBA = (
 
 def lending_club(folder: Path) -> Table:
     """Interest rate of 118,578 loans whose rate follows from their instalment (of 1,409 it does not)."""
-    import pandas as pd
-
-    frame: Any = pd.read_parquet(folder / "lending-club/lending_club_full_train_set.parquet")
+    frame = frame_of(folder / "lending-club/lending_club_full_train_set.parquet")
     frame = frame[frame["int_rate_recovered"].notna()]
     return regression(
         "lending_club",
@@ -97,9 +95,7 @@ def lending_club(folder: Path) -> Table:
 
 def lending_club_states(folder: Path) -> Table:
     """Interest rate of 10,000 loans of early 2018, owned by the borrower's state."""
-    import pandas as pd
-
-    frame: Any = pd.read_csv(folder / "lending-club/loans_full_schema.csv.gz")
+    frame = frame_of(folder / "lending-club/loans_full_schema.csv.gz")
     return regression(
         "lending_club_states",
         encode(frame, CLUB_STATES),
@@ -114,9 +110,7 @@ def lending_club_states(folder: Path) -> Table:
 
 def sba_loans(folder: Path) -> Table:
     """Was the loan charged off? 897,154 loans of known outcome and state, owned by the borrower's state."""
-    import pandas as pd
-
-    frame: Any = pd.read_parquet(folder / "sba-loans/SBAnational.parquet")
+    frame = frame_of(folder / "sba-loans/SBAnational.parquet")
     frame = frame[frame["MIS_Status"].notna() & frame["State"].notna()]
     return binary(
         "sba_loans",

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, Plain, encode
+from coterie.problems.datasets._files import frame_of
 from coterie.problems.datasets._table import binary, multiclass
 from coterie.problems.table import Table
 
@@ -77,9 +78,7 @@ COVTYPE_CLASSES = (
 
 def bank(folder: Path) -> Table:
     """Does a client of a Portuguese bank subscribe a deposit? 41,188 calls."""
-    import pandas as pd
-
-    frame = pd.read_csv(folder / "bank-marketing/bank-additional-full.csv.gz", sep=";")
+    frame = frame_of(folder / "bank-marketing/bank-additional-full.csv.gz", sep=";")
     return binary(
         "bank",
         encode(frame, BANK),
@@ -109,16 +108,12 @@ def breast_cancer(folder: Path) -> Table:
 
 def credit_card(folder: Path) -> Table:
     """All 284,807 transactions, 492 of them fraud: report AUC or recall, not accuracy."""
-    import pandas as pd
-
-    return _credit("credit_card", pd.read_parquet(folder / "creditcard/creditcard.parquet"))
+    return _credit("credit_card", frame_of(folder / "creditcard/creditcard.parquet"))
 
 
 def credit_card_balanced(folder: Path) -> Table:
     """All 492 frauds and as many others."""
-    import pandas as pd
-
-    return _credit("credit_card_balanced", pd.read_csv(folder / "creditcard/creditcard_balanced984.csv.gz"))
+    return _credit("credit_card_balanced", frame_of(folder / "creditcard/creditcard_balanced984.csv.gz"))
 
 
 def covtype(folder: Path) -> Table:
@@ -139,9 +134,7 @@ def epsilon(folder: Path) -> Table:
 
     The rows of the original have norm 1, so every entry lies in [-1, 1].
     """
-    import pandas as pd
-
-    frame = pd.read_csv(folder / "epsilon-subset/epsilon_5k.csv.gz")
+    frame = frame_of(folder / "epsilon-subset/epsilon_5k.csv.gz")
     names = tuple(f"x{index}" for index in range(1, 101))
     x = frame[list(names)].to_numpy(np.float32)
     encoded = encode(dict(zip(names, x.T)), tuple(Plain(name, -1.0, 1.0) for name in names))
@@ -154,9 +147,7 @@ _FOREST = "UCI Covertype (CC BY 4.0)"
 
 
 def _covtype(folder: Path) -> tuple[Encoded, np.ndarray]:
-    import pandas as pd
-
-    rows = pd.read_csv(folder / "covtype/covtype.data.gz", header=None, dtype=np.int16).to_numpy()
+    rows = frame_of(folder / "covtype/covtype.data.gz", header=None, dtype=np.int16).to_numpy()
     areas = (*(f"wilderness {index}" for index in range(1, 5)), *(f"soil {index}" for index in range(1, 41)))
     fields = (*COVTYPE, *(Plain(name, 0, 1) for name in areas))
     encoded = encode({field.name: rows[:, at] for at, field in enumerate(fields)}, fields)
