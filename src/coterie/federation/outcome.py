@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,6 @@ from coterie.units import told_owners
 if TYPE_CHECKING:
     from coterie.accounting import Certificate
     from coterie.mechanisms import ReleasePlan
-    from coterie.protocols import Task
 
 _SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
 RISKS = {  # what of the noise is not exact: shown in every report
@@ -69,36 +67,26 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         return found
     at = agreement.owners.index(party.name)
     plan = charged_plan(party, planned)
-    certificate = certificates_of(plan, planned.task.delta)[at]
+    task = planned.task
+    certificate = certificates_of(plan, task.delta)[at]
+    person, pair = (tell(plan, task.delta, task.owners_per_person) for tell in (person_told, pair_told))
+    others = None if plan.masked is None else against_all_others(plan, task.delta)[at]
     return found | {
         "certified_epsilon": certificate.to_json()["epsilon"],
-        "all_others_epsilon": None if plan.masked is None else _together(plan, planned.task.delta, at),
-        "owners_per_person": planned.task.owners_per_person,
-        "person_epsilon": _person(plan, planned.task, person_told),
-        "pair_epsilon": _person(plan, planned.task, pair_told),
-        "delta": planned.task.delta,
+        "all_others_epsilon": others and others.to_json()["epsilon"],
+        "owners_per_person": task.owners_per_person,
+        "person_epsilon": person and person.to_json()["epsilon"],
+        "pair_epsilon": pair and pair.to_json()["epsilon"],
+        "delta": task.delta,
         "view": certificate.view,
         "releases": outcome.charged,
         "spent_epsilon": outcome.spent.to_json()["epsilon"],
-        "budget_epsilon": planned.task.epsilon[at] if party.epsilon is None else party.epsilon,
+        "budget_epsilon": task.epsilon[at] if party.epsilon is None else party.epsilon,
         "ledger": str(party.ledger),
         "noise": TEST_NOISE if outcome.injected else RISKS[party.generator],
         "own_metric": own_metric(outcome),
         "promise": _promise(outcome, plan, certificate),
     }
-
-
-def _together(plan: ReleasePlan, delta: float, owner: int) -> float | str:
-    """Of masked sums: against all other owners together."""
-    return against_all_others(plan, delta)[owner].to_json()["epsilon"]
-
-
-def _person(
-    plan: ReleasePlan, task: Task, told: Callable[[ReleasePlan, float, int], Certificate | None]
-) -> float | str | None:
-    """Of a person whom several owners know; None where there is nothing to tell."""
-    found = told(plan, task.delta, task.owners_per_person)
-    return None if found is None else found.to_json()["epsilon"]
 
 
 def _promise(outcome: Outcome, plan: ReleasePlan, certificate: Certificate) -> list[str]:

@@ -14,8 +14,8 @@ AGGREGATOR = "aggregator"
 class Asking(ABC):
     """An owner that talks to an aggregator alone, and asks for the next sum until it has all of them."""
 
-    def __init__(self, rounds: int, patience: Patience, hub: str) -> None:
-        self._rounds, self._patience, self._hub = rounds, patience, hub
+    def __init__(self, rounds: int, patience: Patience) -> None:
+        self._rounds, self._patience = rounds, patience
         self._asked, self._refused, self._note = 0.0, 0, ""
         self._alone = True  # the aggregator was not heard since this process began: nothing new is released
 
@@ -27,7 +27,7 @@ class Asking(ABC):
     @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """What the aggregator says."""
-        if sender != self._hub:
+        if sender != AGGREGATOR:
             raise Refused("not the aggregator")
         self._alone = False
         return self._answer(message, now)
@@ -52,7 +52,7 @@ class Asking(ABC):
             notes.append("waits for the aggregator before it releases anything")
         if self._spent:
             notes.append(f"follows without releasing: {self._spent}")
-        waiting = () if self.done else (self._hub,)
+        waiting = () if self.done else (AGGREGATOR,)
         return Status(self._completed, self._rounds, waiting, "; ".join(filter(None, notes)), self._refused)
 
     @property
