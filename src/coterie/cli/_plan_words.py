@@ -112,11 +112,8 @@ def all_json(told: Told) -> dict[str, Any]:
 
 def sets(best: Forecast) -> str:
     """The settings as options of `coterie run`."""
-    return " ".join(f"--set {key}={_setting(value)}" for key, value in best.settings.items())
-
-
-def _setting(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+    shown = {key: one if isinstance(one, str) else f"{one:g}" for key, one in best.settings.items()}
+    return " ".join(f"--set {key}={value}" for key, value in shown.items())
 
 
 def _budgets(base: Consortium) -> str:

@@ -18,6 +18,8 @@ from coterie.units import Unit, several
 
 app = typer.Typer(help="Found a network of real owners, and try it on one machine.", no_args_is_help=True)
 
+OwnFolder = Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")]
+
 
 @app.command()
 def new(
@@ -223,7 +225,7 @@ def check(
 
 @app.command()
 def watch(
-    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    folder: OwnFolder,
 ) -> None:
     """Where your own party stands, live, on its machine; until it ends, or Ctrl-C, which does not stop it."""
     with exits():
@@ -238,7 +240,7 @@ def watch(
 
 @app.command()
 def stop(
-    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    folder: OwnFolder,
     as_json: options.AsJson = False,
 ) -> None:
     """Ask your own node to stop after its step, and wait for its end; for the user that it runs as, alone."""
@@ -256,7 +258,7 @@ def stop(
 
 @app.command()
 def forget(
-    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    folder: OwnFolder,
     owner: Annotated[str, typer.Argument(help="The owner that will not come back.")],
     as_json: options.AsJson = False,
 ) -> None:

@@ -177,11 +177,6 @@ def _range(budgets: tuple[float, ...]) -> str:
     return f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
 
 
-def now() -> float:
-    """Seconds since 1970."""
-    return time.time()
-
-
 def node(folder: str) -> dict[str, Any]:
     """Where this machine's parties stand: of one party's folder, or of a whole network's. Reads status files alone."""
     from coterie.federation.local import read_status
@@ -198,7 +193,7 @@ def node(folder: str) -> dict[str, Any]:
         raise InputError(
             f"folder={folder!r}: has neither {NAME} nor parties. Give a party's folder, or a network's."
         )
-    return {"folder": str(place), "parties": [party(one, now()) for one in found]}
+    return {"folder": str(place), "parties": [party(one, time.time()) for one in found]}
 
 
 def party(snapshot: dict[str, Any], at: float) -> dict[str, Any]:
