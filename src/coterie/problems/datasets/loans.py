@@ -8,6 +8,7 @@ public files in view, wider than what is there and on a log scale for amounts.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,11 @@ STATES = (
     "ND", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY",
 )  # fmt: skip
 RATE = (5.0, 31.0)  # per cent a year
-_RATE_SAID = {"target": "interest rate", "target_unit": "per cent a year", "note": "target: per cent a year"}
+_RATE_SAID: dict[str, Any] = {
+    "target": "interest rate",
+    "target_unit": "per cent a year",
+    "note": "target: per cent a year",
+}
 
 CLUB = (
     Numeric("loan_amnt", 500, 40_000),

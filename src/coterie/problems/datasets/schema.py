@@ -6,7 +6,7 @@ privacy; a row that does not fit is named by its number alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 class Schema(Declared):
     """What is public about every owner's table: the target, the columns, and the values they may take."""
 
-    target: str
+    target: str = field()  # which a columns file may leave open
 
     def __post_init__(self) -> None:
         if not self.columns:
