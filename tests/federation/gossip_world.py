@@ -128,7 +128,7 @@ class World:
             outlet = Outlet(ledger, RUN, self.program.plan, owner, self.rounds, journal)
             self._fail(name, outlet, journal)
             if self.program.aggregate is not None:
-                machine: Machine = HubOwner(self.rounds, side, outlet, journal, self.patience)
+                machine: Machine = HubOwner(self.rounds, side, outlet, self.patience)
                 yield self._among(name, ["aggregator"], machine, outlet, journal)
             else:
                 setting = Setting(
@@ -139,7 +139,7 @@ class World:
                     patience=self.patience,
                 )
                 peers = [self.names[one] for one in setting.view.peers]
-                yield self._among(name, peers, RoundsOwner(setting, side, outlet, journal), outlet, journal)
+                yield self._among(name, peers, RoundsOwner(setting, side, outlet), outlet, journal)
 
     def _among(
         self, name: str, peers: list[str], machine: Machine, outlet: Outlet | None, journal: Journal

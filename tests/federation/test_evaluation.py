@@ -20,7 +20,7 @@ from coterie.evaluation.sheet import Sheet
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import table_layout
-from coterie.federation.shapes.evaluation import NONE, Evaluated, OwnTable, Terms
+from coterie.federation.shapes.evaluation import NONE, Evaluated, OwnTable, TableTerms
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, encode, pack
 from coterie.mechanisms import FullBatch, Gaussian, ReleasePlan
@@ -87,7 +87,7 @@ class World:
 
     @contextmanager
     def process(self, name: str) -> Iterator[Evaluated]:
-        terms = Terms(
+        terms = TableTerms(
             "evaluation",
             self.names,
             STEP,

@@ -60,8 +60,8 @@ class Hub:
                     patience=PATIENCE,
                 )
             else:
-                outlet: Any = ToyOutlet(self.ledgers[name], ROUNDS)
-                yield HubOwner(ROUNDS, ToySide({}), outlet, journal, PATIENCE)
+                outlet: Any = ToyOutlet(self.ledgers[name], ROUNDS, journal)
+                yield HubOwner(ROUNDS, ToySide({}), outlet, PATIENCE)
 
     def network(self, **options: Any) -> Network:
         parties = {name: lambda name=name: self.process(name) for name in [*NAMES, AGGREGATOR]}

@@ -23,7 +23,7 @@ from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem
 from coterie.experiments.settings import typed
 from coterie.federation.agreement import Agreement
 from coterie.federation.releases.side import message_layout
-from coterie.federation.shapes.rolls import Terms
+from coterie.federation.shapes.rolls import SumTerms
 from coterie.federation.shapes.tree import Graph, graph_of
 from coterie.federation.transport.wire import Layout
 from coterie.mechanisms.noise import largest_sum, rounding_slack
@@ -176,14 +176,14 @@ class Collaboration:
         return self.program.plan.releases[owner]
 
     @cached_property
-    def sums(self) -> Terms:
+    def sums(self) -> SumTerms:
         """What all parties know of masked sums."""
         plan, layout = self.program.plan, self.layout
         assert plan.masked is not None
         own = np.array(plan.noise_multiplier)
         parts = np.array([plan.sampler.expected(size) for size in plan.sizes]) / own
         limit = plan.masked.lattice * largest_sum(plan) * (1 + rounding_slack(plan, 0))
-        return Terms(
+        return SumTerms(
             names=self.agreement.owners,
             rounds=int(self.program.schedule),
             spare=plan.masked.spare,

@@ -64,7 +64,7 @@ class Transport(Protocol):
         ...
 
 
-class Terms(NamedTuple):
+class FrameTerms(NamedTuple):
     """What the agreement says about frames."""
 
     agreement: bytes  # its whole hash
@@ -79,7 +79,7 @@ class Driver:
         self,
         machine: Machine,
         transport: Transport,
-        terms: Terms,
+        terms: FrameTerms,
         *,
         log: Log,
         status: Path | None = None,

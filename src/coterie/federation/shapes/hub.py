@@ -29,14 +29,12 @@ _PUBLIC, _SUM, _DONE = "public", "sum", "done"  # keys of the journal
 class HubOwner(Asking):
     """One owner: a `Machine`."""
 
-    def __init__(
-        self, rounds: int, side: RoundsSide, outlet: Outlet, journal: Journal, patience: Patience
-    ) -> None:
+    def __init__(self, rounds: int, side: RoundsSide, outlet: Outlet, patience: Patience) -> None:
         super().__init__(rounds, patience)
-        self._side, self._journal = side, journal
+        self._side, self._journal = side, outlet.journal
         self._type = exchange.vector_type(side.layout)
-        self._voice = Voice(side, outlet, journal)
-        stored = journal.get(_PUBLIC)
+        self._voice = Voice(side, outlet)
+        stored = self._journal.get(_PUBLIC)
         self._back = stored is not None  # a party that comes back asks first whether its round is over
         self._step = 0 if stored is None else int.from_bytes(stored[:8])
         body = None if stored is None else np.frombuffer(stored[8:], np.uint8)

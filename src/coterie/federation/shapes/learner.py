@@ -236,17 +236,16 @@ class Visitor:
         self,
         side: VisitSide,
         outlet: Outlet,
-        journal: Journal,
         clock: Callable[[], float],
         patience: Patience,
         ticks: int,
     ) -> None:
         self._side, self._clock, self._patience, self._ticks = side, clock, patience, ticks
-        self._speaker = Speaker(side, outlet, journal)
+        self._speaker = Speaker(side, outlet)
         self._saying: Message | None = None  # what is repeated until the learner reacts; None: asleep
         self._wakes, self._again, self._heard = 0.0, 0.0, 0.0
         self._over, self._refused, self._note = False, 0, ""  # over: no more answers of this owner are wanted
-        self._journal, self._model = journal, journal.get(_MODEL)
+        self._journal, self._model = outlet.journal, outlet.journal.get(_MODEL)
 
     def start(self, now: float) -> list[Out]:
         """Fall asleep; with an answer that may not have arrived, repeat it first."""

@@ -25,7 +25,7 @@ from coterie.federation.shapes.calling import Caller
 from coterie.federation.shapes.chain import TIP, Attempt, Chain, Tip
 from coterie.federation.shapes.crowd import Crowd
 from coterie.federation.shapes.member import LATER, OTHER, Declined, Member
-from coterie.federation.shapes.rolls import OUTSIDE, SPENT, Terms
+from coterie.federation.shapes.rolls import OUTSIDE, SPENT, SumTerms
 from coterie.federation.shapes.tree import Graph, distances, spanning
 from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
@@ -35,7 +35,7 @@ KEPT = 4  # states that an owner keeps: it can go back by three sums
 _ROLL = "roll"  # key of the journal
 
 
-def longest(terms: Terms) -> int:
+def longest(terms: SumTerms) -> int:
     """The most bytes of a frame's body."""
     signs = Crowd(0, {}, len(terms.names), Patience()).size
     return max(terms.longest, TIP + HISTORY + terms.wide + 8 * terms.count, HISTORY + signs)

@@ -12,11 +12,11 @@ import numpy as np
 
 from coterie._types import PyTree
 from coterie.errors import BudgetError
-from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.journal import numbered
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
-from coterie.federation.shapes.rolls import SPENT, Terms
+from coterie.federation.shapes.rolls import SPENT, SumTerms
 from coterie.federation.transport import wire
 from coterie.mechanisms.masks import HISTORY, LABEL, START, Masks, Roll, extended
 from coterie.program import State
@@ -38,10 +38,9 @@ class Member:
 
     def __init__(
         self,
-        terms: Terms,
+        terms: SumTerms,
         side: RoundsSide,
         outlet: Outlet,
-        journal: Journal,
         masks: Masks,
         *,
         owner: int,
@@ -50,10 +49,10 @@ class Member:
     ) -> None:
         """`process`: random, drawn anew at every start; it enters every label. `kept`: states that are kept, of which
         all but the last are there to go back to."""
-        self.terms, self.journal, self.owner, self.process = terms, journal, owner, process
+        self.terms, self.journal, self.owner, self.process = terms, outlet.journal, owner, process
         self._side, self._outlet, self._masks, self._kept = side, outlet, masks, kept
         self.spent = ""  # why nothing is released any more
-        last = journal.last(_STATE)
+        last = self.journal.last(_STATE)
         self._enter(*(last or (0, None)))
         self._farthest = self.step
 

@@ -13,7 +13,7 @@ import hashlib
 
 from coterie._types import PyTree
 from coterie.errors import BudgetError
-from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.journal import numbered
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RoundsSide
 from coterie.federation.transport import wire
@@ -30,8 +30,8 @@ class Diverged(Exception):
 class Voice:
     """An owner's messages, and the private state between them."""
 
-    def __init__(self, side: RoundsSide, outlet: Outlet, journal: Journal) -> None:
-        self._side, self._outlet, self._journal = side, outlet, journal
+    def __init__(self, side: RoundsSide, outlet: Outlet) -> None:
+        self._side, self._outlet, self._journal = side, outlet, outlet.journal
         self.spent = ""  # why nothing is released any more
         self._stateful = bool(side.private_layout.leaves)
         self._private = self._restored()

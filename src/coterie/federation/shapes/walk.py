@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.shapes.election import Election, Proposal, promise_of
@@ -56,7 +55,6 @@ class Walker:
         side: VisitSide,
         register: RegisterSide,
         outlet: Outlet,
-        journal: Journal,
         names: tuple[str, ...],
         owner: int,
         patience: Patience,
@@ -67,9 +65,9 @@ class Walker:
         self._schedule = [int(one) for one in np.asarray(program.schedule)]
         self._last = len(self._schedule)
         most = int(program.plan.releases[owner])
-        self._steps = Steps(side, register, Speaker(side, outlet, journal), self._schedule, owner, most)
+        self._steps = Steps(side, register, Speaker(side, outlet), self._schedule, owner, most)
         first = Role.MINE if self._schedule[0] == owner else Role.COPY
-        self._shelf = Shelf(journal, Held(0, 0, 0, first, wire.pack(register.open())))
+        self._shelf = Shelf(outlet.journal, Held(0, 0, 0, first, wire.pack(register.open())))
         self._top = self._shelf.held.step  # the latest step that is known of in the promised epoch
         self._election = Election(len(names), owner, patience)
         self._peers = Peers(len(names), owner, self._schedule, patience, 0.0)
