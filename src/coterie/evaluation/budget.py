@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from coterie.problems.problem import Problem
     from coterie.problems.table import Table
 
-NOTHING = (
-    0.25  # a half interval of accuracy that tells nothing, or of the absolute error in halves of the range
-)
+NOTHING = 0.25  # the half interval that tells nothing: of accuracy, or of an error in halves of the range
 LEAST, MOST = 0.01, 0.2  # shares that are recommended
 
 

@@ -17,13 +17,9 @@ import numpy as np
 from coterie.evaluation import curves
 from coterie.evaluation.sheet import EDGES, Sheet
 
-WIDE = (
-    2.05  # standard deviations each way: 1.96 are 95 %, and a little for what is not quite linear or normal
-)
+WIDE = 2.05  # standard deviations each way: 1.96 are 95 %, and a little for what is not quite normal
 CLEAR = 4.0  # standard deviations of noise above which a count may be divided by
-_RARE = (
-    2.0  # records of the largest influence that are added to a sample: intervals of what is rare stay honest
-)
+_RARE = 2.0  # records of the largest influence, added to a sample: intervals of what is rare stay honest
 _SHARE = (0.0, 1.0)
 
 

@@ -86,9 +86,7 @@ class Agreement:
     authorities: dict[str, str] = field(default_factory=dict)
     # Fingerprints of the parties' own authorities; none where the founder's one certifies all.
     aggregator: bool = True  # False: masked sums go up and down trees of the topology, between neighbours
-    edition: int = (
-        1  # which of its network's agreements: one more with every change, so that none comes twice
-    )
+    edition: int = 1  # of its network's agreements: one more with every change, so that none comes twice
 
     def __post_init__(self) -> None:
         checked_name(self.name)

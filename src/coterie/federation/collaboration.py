@@ -43,9 +43,7 @@ class Collaboration:
     task: Task
     program: Program
     features: FeatureMap
-    forgotten: frozenset[str] = (
-        frozenset()
-    )  # owners whom those present have decided to go on without for good
+    forgotten: frozenset[str] = frozenset()  # owners whom those present go on without for good
 
     @property
     def hub(self) -> str | None:

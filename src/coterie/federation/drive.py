@@ -117,9 +117,7 @@ class Driver:
         self._transport.open(self._inbox.put, self._came_or_went)
         state = "stopped"
         try:
-            self._greet(
-                self._transport.admitted
-            )  # ahead of the machine's first messages, for who is there already
+            self._greet(self._transport.admitted)  # ahead of the machine's messages, for who is there already
             self._send(self._machine.start(self._now()))
             while not self._over():
                 self._turn()

@@ -33,9 +33,7 @@ class OwnRecords(NamedTuple):
 
     x: np.ndarray  # (rows, ...), or of units (units, places, ...)
     y: np.ndarray  # (rows,), or (units, places)
-    within: np.ndarray | None = (
-        None  # (units,) how many of a unit's places hold a record; None: rows are records
-    )
+    within: np.ndarray | None = None  # (units,) how many places hold a record; None: rows are records
 
     @property
     def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -52,9 +50,7 @@ class Judged(NamedTuple):
     unit: np.ndarray | None = None  # (rows,) which unit each is of, where several may be of one
 
 
-_ATTEMPT = (
-    2**20
-)  # steps between a test's draws for two attempts at one round; others' draws are never the same
+_ATTEMPT = 2**20  # steps between a test's draws for two attempts at one round; others' are never the same
 
 
 class _Static(NamedTuple):

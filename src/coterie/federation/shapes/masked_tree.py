@@ -232,9 +232,7 @@ class TreeOwner:
         try:
             own = self._member.answer(message.step, roll, named)
         except Declined as why:
-            guilty = (
-                () if str(why) in (LATER, OTHER) else (self._own,)
-            )  # who answered another root is no culprit
+            guilty = () if str(why) in (LATER, OTHER) else (self._own,)  # who answered another root is none
             return [self._objection(peer, message.step, guilty, str(why))]
         self._attempt = Attempt(message.step, roll, named, message.sub, tree, message.body, own, self._now)
         self._quiet = self._now

@@ -80,9 +80,7 @@ class Member:
 
     def next_attempt(self, round: int) -> int:
         """The first attempt of the round above all that were charged, sent or not."""
-        places = map(
-            self.terms.place, self._outlet.steps
-        )  # a table's step is no ticket: it has no such round
+        places = map(self.terms.place, self._outlet.steps)  # a table's step is no ticket: of no such round
         return max((attempt + 1 for which, attempt in places if which == round), default=0)
 
     def label(self, roll: Roll) -> bytes:

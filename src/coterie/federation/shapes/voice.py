@@ -79,9 +79,7 @@ class Voice:
             )
         body = self._outlet.release(step, self._outlet.turns(), body)
         self._private = private
-        if (
-            not fits
-        ):  # said only now, after the charge: that a message was no number is something about the records
+        if not fits:  # said after the charge: that a message was no number is something about the records
             raise Diverged(f"step={step}: the message was no finite number")
         return body
 

@@ -207,9 +207,8 @@ def _with_points(column: Any) -> Any:
     fixed = [with_point(word) for word in words.tolist()]
     are_numbers = all(number_text(word) is not None for word in fixed)
     values: Any = [float(word) for word in fixed] if are_numbers else fixed
-    every = pd.Series(
-        [*values, np.nan], dtype=float if are_numbers else object
-    )  # the last: an empty cell, -1
+    # the last: an empty cell, -1
+    every = pd.Series([*values, np.nan], dtype=float if are_numbers else object)
     return pd.Series(every.to_numpy()[codes], index=column.index, name=column.name)
 
 
