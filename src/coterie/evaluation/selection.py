@@ -23,6 +23,7 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.evaluation.sheet import UNIT, Sheet, shortened
 from coterie.evaluation.tables import in_places, padded, pieces
+from coterie.evaluation.told import costs, digest
 from coterie.mechanisms.plan import ReleasePlan
 from coterie.problems.penalties import Penalty, prox
 from coterie.problems.problem import Problem
@@ -205,20 +206,19 @@ def selected(
     choice: int,
     *,
     share: float,
-    epsilon: float,
-    digest: str,
+    delta: float,
 ) -> Selected:
-    """What these owners' sums say. `choice`: what was made of them; `epsilon`: what they cost at most."""
+    """What these owners' sums say. `choice`: what was made of them."""
     assert plan.selection is not None
     total = np.sum([sums[owner] for owner in sorted(sums)], axis=0) if sums else np.zeros(ballot.width)
     return Selected(
         share=share,
-        epsilon=epsilon,
+        epsilon=costs(plan.selection, delta, plan.relation),
         owners=len(sums),
         of=len(plan.sizes),
         choice=choice,
         candidates=ballot.candidates,
         differences=tuple(float(value) / UNIT for value in total),
         noise=math.sqrt(plan.selection.variance(sorted(sums))) / UNIT,
-        sums=digest,
+        sums=digest(sums),
     )

@@ -17,7 +17,7 @@ from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import check_division
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.tables import simulated_noise, step_of, tallied
-from coterie.evaluation.told import Published, costs, digest, published
+from coterie.evaluation.told import Published, published
 from coterie.experiments.centring import width_of
 from coterie.experiments.prepare import feature_map
 from coterie.problems.holdings import listed, records_of
@@ -112,15 +112,7 @@ def select(
         exact = ballot.tally(prepared.task.problem, own, x, y, unit, _most(unit))
         sums[owner] = exact + simulated_noise(plan.selection, experiment.seed, owner, step)
     choice = selection.chosen(sum(sums.values(), np.zeros(ballot.width)), plan.selection.variance())
-    told = selection.selected(
-        ballot,
-        plan,
-        sums,
-        choice,
-        share=experiment.select,
-        epsilon=costs(plan.selection, prepared.task.delta, plan.relation),
-        digest=digest(sums),
-    )
+    told = selection.selected(ballot, plan, sums, choice, share=experiment.select, delta=prepared.task.delta)
     return trace._replace(model=selection.candidate(trace.model, choice, axis=1)), told
 
 

@@ -17,7 +17,7 @@ from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import held_of, trained_sizes
 from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, selected
 from coterie.evaluation.sheet import Sheet
-from coterie.evaluation.told import Published, costs, digest, published
+from coterie.evaluation.told import Published, published
 from coterie.experiments import evaluating
 from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
 from coterie.experiments.settings import typed
@@ -91,15 +91,8 @@ class Collaboration:
         plan = self.program.plan
         if plan.selection is None:
             return None
-        return selected(
-            self.ballot,
-            plan,
-            sums,
-            choice,
-            share=self.agreement.experiment.select,
-            epsilon=costs(plan.selection, self.task.delta, plan.relation),
-            digest=digest(sums),
-        )
+        share, delta = self.agreement.experiment.select, self.task.delta
+        return selected(self.ballot, plan, sums, choice, share=share, delta=delta)
 
     def published(self, tables: dict[int, np.ndarray]) -> Published | None:
         """What tables of scores tell; None where there are none."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coterie._rounding import at_most, upper
+from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
@@ -49,7 +49,7 @@ def summary(place: Path) -> dict[str, Any]:
         "oracle": sorted(metric.oracle),
         "certified": _at_most(run.privacy.certified.max),
         "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
-        "budget": _range(run.privacy.budgets),
+        "budget": budget_range(run.privacy.budgets),
         "delta": number(run.privacy.delta),
         "within": sum(run.privacy.within),
         "gains": int((run.gain > 0).sum()),
@@ -170,11 +170,6 @@ def plain(value: float) -> float | None:
 
 def _at_most(epsilon: float) -> str:
     return f"ε ≤ {number(at_most(epsilon))}" if math.isfinite(epsilon) else "no finite ε"
-
-
-def _range(budgets: tuple[float, ...]) -> str:
-    low, high = min(budgets), max(budgets)
-    return f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
 
 
 def node(folder: str) -> dict[str, Any]:
