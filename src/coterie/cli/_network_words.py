@@ -37,8 +37,10 @@ def noted(folder: Path, action: str, planned: Collaboration, party: str | None =
     actions.record(folder, action, **about, agreement=planned.agreement.digest.hex())
 
 
-def tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> None:
-    """What the founder does next. `what`: founded or changed."""
+def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party: str | None = None) -> None:
+    """Note the action, which founded the network or changed it, and say what the founder does next."""
+    noted(folder, action, planned, party)
+    what = "founded" if action == "new" else "changed"
     agreement, select = planned.agreement, planned.agreement.experiment.select
     chosen = (
         f"Selection: {select:g} of every budget pays for choosing among models that the same releases give."

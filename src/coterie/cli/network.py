@@ -12,7 +12,7 @@ import typer
 from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 from coterie.cli._network_keys import COMMANDS, Folder
-from coterie.cli._network_words import noted, tell
+from coterie.cli._network_words import tell
 from coterie.errors import InputError
 from coterie.units import Unit, several
 
@@ -106,8 +106,7 @@ def new(
         asked = _requests(request or [])
         optional = evaluate is None and not hold_out and evaluate_by is None
         planned = network.found(folder, agreement, _addresses(address or []), router, optional, asked)
-        noted(folder, "new", planned)
-        tell(folder, planned, as_json, "founded")
+        tell(folder, "new", planned, as_json)
 
 
 @app.command()
@@ -127,8 +126,7 @@ def add(
         from coterie.federation import network
 
         planned = network.add(folder, owner, size, epsilon, address, request)
-        noted(folder, "add", planned, party=owner)
-        tell(folder, planned, as_json, "changed")
+        tell(folder, "add", planned, as_json, owner)
 
 
 @app.command()
@@ -142,8 +140,7 @@ def revoke(
         from coterie.federation import network
 
         planned = network.revoke(folder, owner)
-        noted(folder, "revoke", planned, party=owner)
-        tell(folder, planned, as_json, "changed")
+        tell(folder, "revoke", planned, as_json, owner)
 
 
 for about_keys in COMMANDS:

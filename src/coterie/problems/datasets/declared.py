@@ -71,7 +71,7 @@ class Declared:
             raise InputError(
                 f"unit={self.unit!r}: is a quantity's, and the target has no range. Give one, or no unit."
             )
-        check_alone(tuple(as_field(name, values) for name, values in self.columns.items()))
+        check_alone(self.fields)
 
     @property
     def fields(self) -> tuple[Feature, ...]:
