@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 DIGITS = 4  # significant ones, everywhere; thousands are whole numbers
@@ -39,6 +40,16 @@ def upper(value: float) -> str:
 def lower(value: float) -> str:
     """A lower bound as people read it: `at_least`, thousands apart."""
     return _text(at_least(value))
+
+
+def budget_range(budgets: Sequence[float]) -> str:
+    """Budgets of owners as people read them.
+
+    >>> budget_range([1.0, 1.0]), budget_range([4.0, 0.5, 1.0])
+    ('ε = 1', 'ε = 0.5 to 4')
+    """
+    low, high = min(budgets), max(budgets)
+    return f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
 
 
 def _text(value: float) -> str:

@@ -38,7 +38,7 @@ def test_of_gaussian_noise_a_share_is_one_of_its_precision():
     left = budget.for_training(1.0, DELTA, 0.05)
     training = plan(noise_multiplier=(full / np.sqrt(0.95) * np.sqrt(40),) * 2)
     assert certify(training.event(0), delta=DELTA).epsilon == pytest.approx(left, rel=1e-6)
-    both = budget.evaluated(training, SHEET, (1.0, 1.0), DELTA, 0.05, certified=True)
+    both = budget.with_table(training, SHEET, (1.0, 1.0), DELTA, 0.05, certified=True)
     assert both.evaluation.noise_multiplier[0] == pytest.approx(full / np.sqrt(0.05), rel=5e-3)
     assert certify(GaussianDpEvent(full), delta=DELTA).epsilon == pytest.approx(1.0, rel=1e-6)
 
@@ -56,14 +56,14 @@ def test_of_gaussian_noise_a_share_is_one_of_its_precision():
 )
 def test_training_and_table_together_keep_the_budget(made):
     epsilon = tuple(1.05 * one.epsilon for one in certificates_of(made, DELTA))
-    both = budget.evaluated(made, SHEET, epsilon, DELTA, 0.05, certified=True)
+    both = budget.with_table(made, SHEET, epsilon, DELTA, 0.05, certified=True)
     spent = [one.epsilon for one in certificates_of(both, DELTA)]
     assert all(0.99 * limit <= cost <= limit for cost, limit in zip(spent, epsilon, strict=True))
     assert both.evaluation.noise_multiplier[0] != both.evaluation.noise_multiplier[1]
 
 
 def test_a_ledger_is_charged_what_the_plan_says():
-    both = budget.evaluated(plan(), SHEET, (2.0, 2.0), DELTA, 0.05, certified=False)
+    both = budget.with_table(plan(), SHEET, (2.0, 2.0), DELTA, 0.05, certified=False)
     charges = charges_of(both, 1, 40)
     assert charges.tables == (both.evaluation.event(1),)
     assert charges.each == charges_of(plan(), 1, 40).each
@@ -71,7 +71,7 @@ def test_a_ledger_is_charged_what_the_plan_says():
 
 @pytest.mark.parametrize("sizes", [(100, 100), (5, 5)])
 def test_too_few_records_are_refused_with_what_would_help(sizes):
-    both = budget.evaluated(plan(sizes=sizes), SHEET, (1.0, 1.0), DELTA, 0.05, certified=False)
+    both = budget.with_table(plan(sizes=sizes), SHEET, (1.0, 1.0), DELTA, 0.05, certified=False)
     with pytest.raises(InputError, match="tells nothing") as refused:
         budget.check_tells(both, SHEET, 0.05)
     text = str(refused.value)
@@ -81,7 +81,7 @@ def test_too_few_records_are_refused_with_what_would_help(sizes):
     if "a share of" in text:
         share = float(text.split("a share of ")[1].split(",")[0])
         assert budget.check_tells(
-            budget.evaluated(plan(sizes=sizes), SHEET, (1.0, 1.0), DELTA, share, certified=False),
+            budget.with_table(plan(sizes=sizes), SHEET, (1.0, 1.0), DELTA, share, certified=False),
             SHEET,
             share,
         )
@@ -90,7 +90,7 @@ def test_too_few_records_are_refused_with_what_would_help(sizes):
 
 
 def test_a_recommended_share_makes_noise_no_larger_than_sampling():
-    both = budget.evaluated(plan(sizes=(4_000, 4_000)), SHEET, (1.0, 1.0), DELTA, 0.05, certified=False)
+    both = budget.with_table(plan(sizes=(4_000, 4_000)), SHEET, (1.0, 1.0), DELTA, 0.05, certified=False)
     noise, rows = both.evaluation.variance(), 8_000
     share = budget.recommended(SHEET, noise, 0.05, rows, 0.8)
     assert budget.LEAST < share < budget.MOST
@@ -99,7 +99,7 @@ def test_a_recommended_share_makes_noise_no_larger_than_sampling():
 
 
 def test_owners_with_other_tables_have_other_certificates():
-    both = budget.evaluated(
+    both = budget.with_table(
         plan(noise_multiplier=(60.0, 60.0)), SHEET, (1.0, 2.0), DELTA, 0.05, certified=True
     )
     one, other = certificates_of(replace(both, sizes=(1_000, 1_000)), DELTA)

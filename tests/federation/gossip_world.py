@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 import worlds
+from in_memory import Killed, Network, Process
 from joined import copied, joined, named
 
 from coterie import topologies
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.federation.memory import Killed, Network, Process
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet
@@ -128,7 +128,7 @@ class World:
             outlet = Outlet(ledger, RUN, self.program.plan, owner, self.rounds, journal)
             self._fail(name, outlet, journal)
             if self.program.aggregate is not None:
-                machine: Machine = HubOwner(self.rounds, side, outlet, journal, self.patience)
+                machine: Machine = HubOwner(self.rounds, side, outlet, self.patience)
                 yield self._among(name, ["aggregator"], machine, outlet, journal)
             else:
                 setting = Setting(
@@ -139,7 +139,7 @@ class World:
                     patience=self.patience,
                 )
                 peers = [self.names[one] for one in setting.view.peers]
-                yield self._among(name, peers, RoundsOwner(setting, side, outlet, journal), outlet, journal)
+                yield self._among(name, peers, RoundsOwner(setting, side, outlet), outlet, journal)
 
     def _among(
         self, name: str, peers: list[str], machine: Machine, outlet: Outlet | None, journal: Journal

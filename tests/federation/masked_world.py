@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from in_memory import Link, Network
 from joined import joined
 from toy_world import ToyOutlet
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.shapes import evaluation
 from coterie.federation.shapes.masked import MaskedOwner
 from coterie.federation.shapes.masked_hub import MaskedAggregator
 from coterie.federation.shapes.masked_tree import KEPT, TreeOwner
 from coterie.federation.shapes.member import Member
-from coterie.federation.shapes.rolls import Terms
+from coterie.federation.shapes.rolls import SumTerms
 from coterie.federation.shapes.summing import AGGREGATOR
 from coterie.federation.shapes.tree import Graph, spanning
 from coterie.federation.transport import wire
@@ -78,7 +78,7 @@ class World:
     ) -> None:
         """`graph`: whose trees sums go up and down, without an aggregator."""
         self.folder, self.witnessed, self.tables, self.graph = folder, witnessed, tables, graph
-        self.terms = Terms(
+        self.terms = SumTerms(
             names=NAMES, rounds=ROUNDS, spare=spare, quorum=quorum, degree=degree, weights=WEIGHTS, limit=LIMIT,
             count=DIM, agreement=AGREEMENT,
         )  # fmt: skip
@@ -97,10 +97,12 @@ class World:
                 machine: Any = MaskedAggregator(self.terms, journal, PATIENCE)
             else:
                 outlet = ToyOutlet(
-                    self.ledgers[name], self.limits.get(name, ROUNDS + self.terms.spare + self.tables)
+                    self.ledgers[name],
+                    self.limits.get(name, ROUNDS + self.terms.spare + self.tables),
+                    journal,
                 )
                 member = Member(
-                    self.terms, Side(self.drawn[name]), outlet, journal, Masks(name, SECRETS[name], PUBLICS, AGREEMENT),
+                    self.terms, Side(self.drawn[name]), outlet, Masks(name, SECRETS[name], PUBLICS, AGREEMENT),
                     owner=NAMES.index(name), process=os.urandom(16), kept=KEPT if self.graph else 1,
                 )  # fmt: skip
                 machine = (
@@ -113,7 +115,9 @@ class World:
                 own = (
                     None if outlet is None else evaluation.OwnTable(NAMES.index(name), self.table_of, outlet)
                 )
-                told = evaluation.Terms("evaluation", NAMES, self.terms.tickets + 1, TABLE, peers, PATIENCE)
+                told = evaluation.TableTerms(
+                    "evaluation", NAMES, self.terms.tickets + 1, TABLE, peers, PATIENCE
+                )
                 machine = evaluation.Evaluated(machine, told, own, journal)
             terms: Any = {
                 "steps": self.terms.tickets + self.tables,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wired import LONG, Chorus
 
-from coterie.federation.drive import Driver, Terms, stopping
+from coterie.federation.drive import Driver, FrameTerms, stopping
 from coterie.federation.transport import door, trust
 from coterie.federation.transport.zenoh import ZenohTransport
 
@@ -26,7 +26,7 @@ def main(config: Path) -> None:
         longest=longest,
     )
     machine = Chorus(name, said["voices"], said["rounds"], paced=True)
-    terms = Terms(bytes.fromhex(said["agreement"]), longest, linger=LONG)
+    terms = FrameTerms(bytes.fromhex(said["agreement"]), longest, linger=LONG)
     with stopping() as stop:
         log = lambda line: print(line, file=sys.stderr, flush=True)
         driver = Driver(machine, transport, terms, log=log, status=Path(said["status"]), stop=stop)

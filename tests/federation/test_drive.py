@@ -17,7 +17,7 @@ from wired import LONG, Chorus, until
 import coterie
 from coterie.errors import BudgetError
 from coterie.federation import drive
-from coterie.federation.drive import FINISHED, LEAVES, Driver, Terms, stopping
+from coterie.federation.drive import FINISHED, LEAVES, Driver, FrameTerms, stopping
 from coterie.federation.transport import greeting, wire
 from coterie.federation.transport.lines import level_of
 from coterie.federation.transport.machine import Out, Status
@@ -25,7 +25,7 @@ from coterie.federation.transport.refusals import Refusals
 from coterie.federation.transport.wire import Kind, Message
 
 AGREEMENT = bytes(range(32))
-TERMS = Terms(AGREEMENT, longest=2_000, linger=LONG)
+TERMS = FrameTerms(AGREEMENT, longest=2_000, linger=LONG)
 
 
 class Line:

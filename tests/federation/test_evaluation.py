@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import Killed, Link, Network
 
 from coterie.accounting.ledger import Ledger, data_hash
-from coterie.evaluation.budget import evaluated
+from coterie.evaluation.budget import with_table
 from coterie.evaluation.sheet import Sheet
-from coterie.federation.memory import Killed, Link, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import table_layout
-from coterie.federation.shapes.evaluation import NONE, Evaluated, OwnTable, Terms
+from coterie.federation.shapes.evaluation import NONE, Evaluated, OwnTable, TableTerms
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, encode, pack
 from coterie.mechanisms import FullBatch, Gaussian, ReleasePlan
@@ -76,7 +76,7 @@ class World:
             sampler=FullBatch(), clip_norm=1.0, noise=Gaussian(), noise_multiplier=(30.0,) * owners,
             releases=(1,) * owners, sizes=(5_000,) * owners, noise_like=None,
         )  # fmt: skip
-        self.plan = evaluated(plain, SHEET, (1.0,) * owners, DELTA, 0.05, certified=True)
+        self.plan = with_table(plain, SHEET, (1.0,) * owners, DELTA, 0.05, certified=True)
         self.parties, self.epsilon, self.drawn = (
             everyone,
             defaultdict[str, float](lambda: 1.0),
@@ -87,7 +87,7 @@ class World:
 
     @contextmanager
     def process(self, name: str) -> Iterator[Evaluated]:
-        terms = Terms(
+        terms = TableTerms(
             "evaluation",
             self.names,
             STEP,

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import visit_world
 from gossip_world import RUN, World
-
-from coterie.federation.memory import Network
+from in_memory import Network
 
 ROUNDS: dict[str, dict[str, Any]] = {
     "ring": {},

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import visit_world
 from gossip_world import RUN, World, frame
+from in_memory import Link
 from toy_world import Toys, ToySide
 
-from coterie.federation.memory import Link
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Out
 from coterie.federation.transport.wire import Kind

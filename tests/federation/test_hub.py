@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gossip_world import World, frame, trips
+from in_memory import Link
 
-from coterie.federation.memory import Link
 from coterie.federation.shapes import exchange, hub
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.wire import Kind

@@ -12,9 +12,9 @@ import numpy as np
 from gossip_world import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_memory import Link, Network
 from toy_world import ToyOutlet, ToySide
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.hub import Aggregator, HubOwner
 from coterie.federation.shapes.summing import AGGREGATOR
@@ -60,8 +60,8 @@ class Hub:
                     patience=PATIENCE,
                 )
             else:
-                outlet: Any = ToyOutlet(self.ledgers[name], ROUNDS)
-                yield HubOwner(ROUNDS, ToySide({}), outlet, journal, PATIENCE)
+                outlet: Any = ToyOutlet(self.ledgers[name], ROUNDS, journal)
+                yield HubOwner(ROUNDS, ToySide({}), outlet, PATIENCE)
 
     def network(self, **options: Any) -> Network:
         parties = {name: lambda name=name: self.process(name) for name in [*NAMES, AGGREGATOR]}

@@ -6,9 +6,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from in_memory import Link
 from visit_world import PATIENCE, RUN, World, close, dies_at, trips
-
-from coterie.federation.memory import Link
 
 TICKS = {"ticks": 14}
 WAIT = PATIENCE.wait

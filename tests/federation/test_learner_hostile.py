@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 import pytest
+from in_memory import Link, Network
 from visit_world import RUN, World, close, frame
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.transport import wire
 from coterie.federation.transport.wire import Kind
 

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
 from gossip_world import trips
+from in_memory import Link
 from masked_world import AGREEMENT, NAMES, PUBLICS, ROUNDS, SECRETS, WEIGHTS, World
 from toy_world import ToyOutlet
 
 from coterie.accounting import certify
 from coterie.accounting.exposure import complete, exposure
 from coterie.audit.bounds import gaussian
-from coterie.federation.memory import Link
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.member import Declined, Member
-from coterie.federation.shapes.rolls import Terms
+from coterie.federation.shapes.rolls import SumTerms
 from coterie.federation.shapes.tree import graph_of
 from coterie.federation.transport import wire
 from coterie.federation.transport.wire import Kind
@@ -79,7 +79,7 @@ class Owners:
 
     def __init__(self, folder, world: bool, again: bool = False) -> None:
         folder.mkdir()
-        terms = Terms(
+        terms = SumTerms(
             names=NAMES, rounds=2, spare=4, quorum=5, degree=0, weights=WEIGHTS, limit=2.0**40, count=GAMES,
             agreement=AGREEMENT,
         )  # fmt: skip
@@ -89,11 +89,9 @@ class Owners:
         for owner, name in enumerate(NAMES):
             journal = Journal.open(folder / name)
             masks = Masks(name, SECRETS[name], PUBLICS, AGREEMENT)
-            outlet: Any = ToyOutlet({}, 6)
+            outlet: Any = ToyOutlet({}, 6, journal)
             self.members.append(
-                Member(
-                    terms, self.sides[owner], outlet, journal, masks, owner=owner, process=bytes([owner]) * 16
-                )
+                Member(terms, self.sides[owner], outlet, masks, owner=owner, process=bytes([owner]) * 16)
             )
             self.journals.append(journal)
             self.masks.append(masks)

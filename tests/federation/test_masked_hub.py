@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from gossip_world import trips
+from in_memory import Link
 from masked_world import AGREEMENT, DIM, NAMES, PATIENCE, ROUNDS, SPARE, WEIGHTS, World
 
-from coterie.federation.memory import Link
-from coterie.federation.shapes.rolls import Terms
+from coterie.federation.shapes.rolls import SumTerms
 from coterie.federation.shapes.summing import AGGREGATOR
 from coterie.federation.transport import wire
 from coterie.federation.transport.wire import Kind, Message
@@ -266,7 +266,7 @@ def test_owners_who_were_told_different_sums_share_no_mask_any_more(tmp_path):
 
 
 def test_tickets_grow_with_rounds_and_attempts():
-    terms = Terms(names=NAMES, rounds=4, spare=2, quorum=4, degree=0, weights=WEIGHTS, limit=1.0, count=1,
+    terms = SumTerms(names=NAMES, rounds=4, spare=2, quorum=4, degree=0, weights=WEIGHTS, limit=1.0, count=1,
                   agreement=AGREEMENT)  # fmt: skip
     places = [(round, attempt) for round in range(1, 5) for attempt in range(terms.attempts + 1)]
     assert [terms.ticket(*place) for place in places] == list(range(1, terms.tickets + 1))

@@ -9,9 +9,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from gossip_world import trips
+from in_memory import Killed, Link
 from masked_world import AGREEMENT, DIM, NAMES, PATIENCE, ROUNDS, SPARE, World
 
-from coterie.federation.memory import Killed, Link
 from coterie.federation.shapes.chain import TIP
 from coterie.federation.shapes.tree import graph_of
 from coterie.federation.transport import wire

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from in_memory import Killed, Link, Network
+
 from coterie.errors import InputError
-from coterie.federation.memory import Killed, Link, Network
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Out, Status
 from coterie.federation.transport.wire import Kind, Message

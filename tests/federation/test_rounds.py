@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 from gossip_world import World, frame, trips
+from in_memory import Link
 
 from coterie import topologies
-from coterie.federation.memory import Link
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.wire import Kind

@@ -10,9 +10,9 @@ import pytest
 from gossip_world import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_memory import Link, Network
 from toy_world import Toys
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.shapes import exchange, rounds
 from coterie.federation.transport import wire
 from coterie.federation.transport.wire import Kind, Message

@@ -39,8 +39,8 @@ class Owner:
     def say(self, step: int) -> int:
         with Journal.open(self.path) as journal:
             side: Any = Side()
-            outlet: Any = ToyOutlet(self.charged, 99)
-            body = Voice(side, outlet, journal).release((), step)
+            outlet: Any = ToyOutlet(self.charged, 99, journal)
+            body = Voice(side, outlet).release((), step)
         assert body is not None
         return int(np.frombuffer(body, np.int32)[0])
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from in_memory import Link
 from visit_world import World, close, trips
-
-from coterie.federation.memory import Link
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "wor_sgd": {"settings": {"batch": 2}},

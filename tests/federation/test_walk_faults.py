@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from in_memory import Link
 from visit_world import PATIENCE, RUN, World, close, dies_at, trips
 
-from coterie.federation.memory import Link
 from coterie.federation.transport.machine import Status
 
 WAIT = PATIENCE.wait

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import Link, Network
 from visit_world import PATIENCE, World, frame
 
-from coterie.federation.memory import Link, Network
 from coterie.federation.shapes.peers import PeerClaim
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Out, Status

@@ -13,11 +13,11 @@ import gossip_world
 import numpy as np
 import pytest
 import visit_world
+from in_memory import Link, Network
 from joined import AGREEMENT, TWIN, files, hand
 from toy_world import Toys
 
 from coterie.errors import LedgerError
-from coterie.federation.memory import Link, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.marks import Hand, Marks
 from coterie.federation.releases.randomness import source

@@ -14,7 +14,7 @@ import pytest
 from wired import LONG, Chorus, addresses, identities, until
 
 from coterie.errors import InputError
-from coterie.federation.drive import Driver, Terms
+from coterie.federation.drive import Driver, FrameTerms
 from coterie.federation.transport.zenoh import ZenohTransport, access, router_access, router_config
 
 NAMES = ("a", "b", "c")
@@ -288,7 +288,9 @@ def test_a_run_over_tls_hears_what_was_said(peers: Peers):
             peers={other: at[other] for other in others if other < name},  # one of two dials
             longest=LONGEST,
         )
-        results[name] = Driver(machines[name], transport, Terms(bytes(32), LONGEST, LONG), log=print).run()
+        results[name] = Driver(
+            machines[name], transport, FrameTerms(bytes(32), LONGEST, LONG), log=print
+        ).run()
 
     threads = [threading.Thread(target=run, args=(name,)) for name in NAMES]
     for thread in threads:

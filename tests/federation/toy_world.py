@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from in_memory import Network
 from joined import copied, joined, named
 
 from coterie import topologies
 from coterie.errors import BudgetError
-from coterie.federation.memory import Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.rounds import RoundsOwner, Setting
@@ -64,8 +64,8 @@ class ToySide:
 class ToyOutlet:
     """A ledger of a dictionary that outlives the process."""
 
-    def __init__(self, stored: dict[int, bytes], limit: int) -> None:
-        self._stored, self._limit = stored, limit
+    def __init__(self, stored: dict[int, bytes], limit: int, journal: Journal) -> None:
+        self._stored, self._limit, self.journal = stored, limit, journal
 
     def stored(self, step: int) -> bytes | None:
         return self._stored.get(step)
@@ -127,11 +127,11 @@ class Toys:
             patience=self.patience,
         )
         side = ToySide(self.seen[named(name)], owner in self.mute)
-        outlet: Any = ToyOutlet(ledger, self.limits.get(owner, self.rounds))
         with Journal.open(self.folder / f"{name}.journal") as journal:
+            outlet: Any = ToyOutlet(ledger, self.limits.get(owner, self.rounds), journal)
             journal._connection.execute("PRAGMA synchronous = OFF")  # no power is cut here: quicker
             self._tamper(name, outlet, journal)
-            machine: Machine = RoundsOwner(setting, side, outlet, journal)
+            machine: Machine = RoundsOwner(setting, side, outlet)
             peers = [self.names[one] for one in setting.view.peers]
             terms: Any = {"steps": self.rounds, "first": len(peers), "again": 1, "patience": self.patience}
             log = lambda line: self.log.append((name, line))
@@ -156,7 +156,7 @@ class Toys:
         outlet.release, journal.put = around(release), around(put)
 
     def network(self, **options: Any) -> Network:
-        from coterie.federation.memory import Link
+        from in_memory import Link
 
         names = (*self.names, *options.get("twins", ()))
         parties = {name: lambda name=name: self.process(name) for name in names}

@@ -14,12 +14,12 @@ import jax
 import msgpack
 import numpy as np
 import worlds
+from in_memory import Killed, Network
 from joined import copied, joined, named
 
 from coterie.accounting.ledger import Ledger, data_hash
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
-from coterie.federation.memory import Killed, Network
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet
@@ -133,7 +133,6 @@ class World:
                 self.side(owner),
                 self.register,
                 outlet,
-                journal,
                 self.names,
                 owner,
                 self.patience,
@@ -147,7 +146,7 @@ class World:
         clock = self.clocks.get(name, lambda: 0.0)
         with self._files(name) as (outlet, journal):
             side = self.side(self.names.index(named(name)))
-            machine = Visitor(side, outlet, journal, clock, self.patience, self.last)
+            machine = Visitor(side, outlet, clock, self.patience, self.last)
             yield self._among(name, ["learner"], machine, outlet, journal)
 
     @contextmanager

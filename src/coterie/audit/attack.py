@@ -133,7 +133,8 @@ def _scored(
     parts = scores.mechanics(program, pair)
     if not keeps_private(program):
         watch = scores.likelihood_ratio(parts)
-        return _summed(played(sides, pair, half, seed, watch, tell)), "likelihood ratio"
+        without, with_ = played(sides, pair, half, seed, watch, tell)
+        return (without.sum(axis=1), with_.sum(axis=1)), "likelihood ratio"
     if hidden.can_follow(program, parts):
         followed = _followed(program, pair, parts)
         found = played(sides, pair, half, seed, hidden.notes, tell, followed)
@@ -146,10 +147,6 @@ def _scored(
         learnt.score(without[taught:]),
         learnt.score(with_[taught:]),
     ), "quadratic discriminant, trained on a third of the games"
-
-
-def _summed(found: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    return found[0].sum(axis=1), found[1].sum(axis=1)
 
 
 def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Callable:

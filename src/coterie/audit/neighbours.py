@@ -36,9 +36,7 @@ from coterie.units import RECORD, Unit
 
 STRENGTH = 0.01  # of the l2 penalty, where a protocol wants one
 RECORDS, HIDDEN_RECORDS = 3, 2000  # an owner's, in audits of full batches and of hidden samples
-_RECORDS = {
-    "deep_q": 4
-}  # visits of one record each: the first acts on what is hidden until a model is released
+_RECORDS = {"deep_q": 4}  # visits of a record each: the first acts on what stays hidden until a release
 
 
 class Neighbours(NamedTuple):
@@ -117,9 +115,7 @@ def worst_case(protocol: str, world: World, options: dict[str, Any] | None = Non
         records = HIDDEN_RECORDS
         task, program = _built(protocol, world, records, options)
     without = None
-    if (
-        not program.plan.relation.sizes_are_public
-    ):  # one record less is another data set, and its program its own
+    if not program.plan.relation.sizes_are_public:  # one record less: other data, and a program of its own
         fewer = replace(task, sizes=(records - 1, *task.sizes[1:]))
         other = build(protocol, fewer, options, world.calibration)
         without = Side(other, mixer_of(fewer, other))
@@ -190,11 +186,7 @@ def _built(protocol: str, world: World, records: int, options: dict[str, Any]) -
 
 def _problem(protocol: str, world: World) -> Problem:
     """`deep_q` bounds targets itself and needs a curved loss: Huber's slope is ±1 at score 0 for targets ∓1."""
-    walking = protocol in (
-        "wor_sgd",
-        "random_walk",
-        "deep_q",
-    )  # as published without a penalty: the convex case
+    walking = protocol in ("wor_sgd", "random_walk", "deep_q")  # published without a penalty: convex
     penalty = none() if walking and world.calibration == "paper" else l2(STRENGTH)
     return Problem(linear(world.dim, 1), huber() if protocol == "deep_q" else steady(), penalty)
 

@@ -27,9 +27,7 @@ from coterie.mechanisms.noise import NoiseSpec
 from coterie.mechanisms.sampling import Draw, Sampler
 from coterie.program import Batch, Context, Holdings, Program, Rounds, Shards, State, Visits
 
-_EXACT = (
-    1e-5  # a coordinate without noise tells worlds apart when it differs by more than rounding, relatively
-)
+_EXACT = 1e-5  # relative: a number without noise tells worlds apart where it differs by more than rounding
 NUDGE = 1e-3  # noise to begin with where slopes at zero may not exist, as those of lengths
 _FARTHEST = 1e4  # standard deviations after which a density is as good as zero
 
@@ -299,9 +297,7 @@ def _is_separate(program: Program, pair: Neighbours, parts: Mechanics) -> bool:
     return bool(slopes.sum(axis=1).max(initial=0) <= 1 and slopes.sum(axis=0).max(initial=0) <= 1)
 
 
-@partial(
-    jax.jit, static_argnums=0
-)  # operation by operation, a network's message is some hundred compilations
+@partial(jax.jit, static_argnums=0)  # by itself each operation of a network's message would be compiled
 def _slopes(parts: Mechanics, params: PyTree, numbers: PyTree, ctx: Context, found: Known) -> Array:
     """How each number of the owner's first message follows each number of its noise."""
     functions = parts.functions

@@ -19,15 +19,11 @@ def shift(ballot: Ballot, plan: ReleasePlan, owner: int) -> float:
         one, other = (Sums(plan.centre.width).tally(sign * np.eye(1, plan.centre.width)) for sign in (1, -1))
         found.append(_apart(one.astype(float), other.astype(float), True) / plan.centre.scale(owner))
     if plan.selection is not None:
-        losses = np.eye(
-            1, len(ballot.candidates)
-        )  # the first loses all there is to lose, or everything but it
+        losses = np.eye(1, len(ballot.candidates))  # the first loses all there is to lose, or all others do
         one, other = (ballot.added(rows.T)[0].astype(float) for rows in (1 - losses, losses))
         found.append(_apart(one, other, sheet.sizes_public) / plan.selection.scale(owner))
     if plan.evaluation is not None:
-        records = zip(
-            worst(sheet), np.arange(2)[:, None]
-        )  # the two are in different groups, where there are any
+        records = zip(worst(sheet), np.arange(2)[:, None])  # in different groups, where there are any
         one, other = (sheet.tally(scores, y, code).astype(float) for (scores, y), code in records)
         found.append(_apart(one, other, sheet.sizes_public) / plan.evaluation.scale(owner))
     return float(np.linalg.norm(found))  # independent normal numbers

@@ -52,18 +52,9 @@ _WORK = 1 << 31  # numbers that those games may draw and read in all
 _RUNS = 64  # of the engine in each world, on which releases are measured
 _AT_ONCE = 1 << 20  # numbers drawn at a time
 _UNLIKELY = 5.5  # standard deviations that measured noise may be off: once in ten million
-_OF_ALL = (
-    "missing",
-    "cap",
-    "absent",
-    "degree",
-    "colluding",
-)  # settings that speak of owners who are left out here
-_PINNED = (
-    "average_erm",
-    "central_erm",
-    "weighted_erm",
-)  # their noise has a shape that the number of steps decides
+# settings that speak of owners who are left out here
+_OF_ALL = ("missing", "cap", "absent", "degree", "colluding")
+_PINNED = ("average_erm", "central_erm", "weighted_erm")  # the number of steps shapes their noise
 
 
 class PlayedRun(NamedTuple):
@@ -171,9 +162,8 @@ def audit_whole(
         measured = measure(setting, seed)
     if measured is not None and measured.is_normal:
         many = DRAWN_GAMES if games is None else games
-        whole = float(
-            np.sqrt(np.sum(measured.shifts**2) + table**2)
-        )  # independent normal numbers add up to one
+        # independent normal numbers add up to one
+        whole = float(np.sqrt(np.sum(measured.shifts**2) + table**2))
         ratios = drawn(whole, noises.spec(program.plan), many // 2, seed, progress)
         releases = len(measured.shifts) + len(program.plan.tables)
         words = (

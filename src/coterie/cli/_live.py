@@ -37,9 +37,8 @@ def table(parties: list[dict[str, Any]]) -> Table:
     """One line for each party."""
     from rich.table import Table
 
-    grid = Table(box=None, pad_edge=False)
-    for column in ("party", "state", "step", "neighbours", "ε spent", "waits for", "refused", "note"):
-        grid.add_column(column)
+    heads = ("party", "state", "step", "neighbours", "ε spent", "waits for", "refused", "note")
+    grid = Table(*heads, box=None, pad_edge=False)
     for party in parties:
         if "step" not in party:
             grid.add_row(party["name"], party["state"])
@@ -63,10 +62,8 @@ def reach(checks: list[dict[str, Any]]) -> Table:
     """Who reaches whom: a line for each party, a column for each that it talks to."""
     from rich.table import Table
 
-    grid = Table(box=None, pad_edge=False)
     names = [check["name"] for check in checks]
-    for column in ("from \\ to", *names, "ε after the run", "ready"):
-        grid.add_column(column)
+    grid = Table("from \\ to", *names, "ε after the run", "ready", box=None, pad_edge=False)
     for one in checks:
         met = {peer["name"]: "yes" if peer["reached"] else "NO" for peer in one["peers"]}
         cost = f"{upper(one['after'])} of {one['budget']:g}" if "after" in one else ""

@@ -31,8 +31,7 @@ def keys(
         if len(given) < len(pairs) or not all(given.values()):
             raise InputError(f"keys={' '.join(pairs)[:60]!r}: must look like NAME=KEY, one for each owner.")
         planned = network.enter_keys(folder, given)
-        noted(folder, "keys", planned)
-        tell(folder, planned, as_json, "changed")
+        tell(folder, "keys", planned, as_json)
         if not as_json and planned.agreement.masks is not None:
             print(
                 "\nFingerprints, which owners compare with each other and write under honest in their node.toml:"
@@ -78,8 +77,7 @@ def rotate(
         from coterie.federation import network
 
         planned = network.rotate(folder, name, request)
-        noted(folder, "rotate", planned, party=name)
-        tell(folder, planned, as_json, "changed")
+        tell(folder, "rotate", planned, as_json, name)
         if not as_json:
             print(
                 "\nThe network has a new authority: everybody needs authority.pem and certificate.pem, too. Until a "

@@ -29,14 +29,6 @@ def _evaluation(said: Experiment, unit: Unit) -> str:
     )
 
 
-def _selection(share: float) -> list[str]:
-    if not share:
-        return []
-    return [
-        f"Selection: {share:g} of every budget pays for choosing among models that the same releases give."
-    ]
-
-
 def noted(folder: Path, action: str, planned: Collaboration, party: str | None = None) -> None:
     """Write down what the founder did, in the network's folder, which no party gets."""
     from coterie.federation import actions
@@ -45,9 +37,14 @@ def noted(folder: Path, action: str, planned: Collaboration, party: str | None =
     actions.record(folder, action, **about, agreement=planned.agreement.digest.hex())
 
 
-def tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> None:
-    """What the founder does next. `what`: founded or changed."""
-    agreement = planned.agreement
+def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party: str | None = None) -> None:
+    """Note the action, which founded the network or changed it, and say what the founder does next."""
+    noted(folder, action, planned, party)
+    what = "founded" if action == "new" else "changed"
+    agreement, select = planned.agreement, planned.agreement.experiment.select
+    chosen = (
+        f"Selection: {select:g} of every budget pays for choosing among models that the same releases give."
+    )
     summary: dict[str, Any] = {
         "folder": str(folder),
         "name": agreement.name,
@@ -58,7 +55,7 @@ def tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> None
         "evaluate": agreement.experiment.evaluate,
         "hold_out": agreement.experiment.hold_out,
         "evaluate_by": agreement.experiment.evaluate_by,
-        "select": agreement.experiment.select,
+        "select": select,
         "unit": agreement.unit.words,
         "signs": list(agreement.keys),
         "parties": {name: str(folder / "parties" / name) for name in planned.parties},
@@ -71,7 +68,7 @@ def tell(folder: Path, planned: Collaboration, as_json: bool, what: str) -> None
         f"{many(len(agreement.owners), 'owner')}.",
         f"Agreement (public; everybody should compare this hash by telephone): {agreement.digest.hex()}",
         _evaluation(agreement.experiment, agreement.unit),
-        *_selection(agreement.experiment.select),
+        *([chosen] if select else []),
         *((f"Protects {agreement.protects}",) if agreement.protects else ()),
         "",
         "Send each of these folders to its party alone, over a channel you trust; a private key is in it:",

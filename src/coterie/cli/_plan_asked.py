@@ -43,9 +43,7 @@ def consortium(
         raise InputError("dimension=None: say how many features a record has (--dimension).")
     budgets = parse_epsilon(epsilon)
     given = tuple(budgets.values() if isinstance(budgets, dict) else budgets)
-    asked = Experiment(
-        epsilon=given, delta=delta
-    )  # bounds are checked as for a run, before anything slow is loaded
+    asked = Experiment(epsilon=given, delta=delta)  # checked as for a run, before anything slow is loaded
     numbers = (
         _sizes(sizes, owners, records),
         _check.count("dimension", dimension),

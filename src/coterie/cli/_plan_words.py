@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from coterie._rounding import upper
+from coterie._rounding import budget_range, upper
 from coterie.cli._words import in_columns, wrap
 from coterie.planning.caps import Cap
 from coterie.planning.evaluation import Foreseen
@@ -36,13 +36,12 @@ class Told(NamedTuple):
 def words(told: Told) -> str:
     """What was asked, what is recommended, what to expect of it."""
     base, plan, exchange, share = told.base, told.plan, told.exchange, told.share
-    best, low, high = plan.best, min(base.epsilon), max(base.epsilon)
-    budget = f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
+    best = plan.best
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
     asked = (
         f"{many(len(base.sizes), 'owner')}, {counted(sum(base.sizes), base.unit.words)}, "
         f"{many(base.dimension, 'feature')}, {kind}. "
-        f"{budget}, δ = {base.delta:g}, topology {base.topology}."
+        f"{budget_range(base.epsilon)}, δ = {base.delta:g}, topology {base.topology}."
     )
     return "\n".join(
         [
@@ -112,18 +111,14 @@ def all_json(told: Told) -> dict[str, Any]:
 
 def sets(best: Forecast) -> str:
     """The settings as options of `coterie run`."""
-    return " ".join(f"--set {key}={_setting(value)}" for key, value in best.settings.items())
-
-
-def _setting(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+    shown = {key: one if isinstance(one, str) else f"{one:g}" for key, one in best.settings.items()}
+    return " ".join(f"--set {key}={value}" for key, value in shown.items())
 
 
 def _budgets(base: Consortium) -> str:
     """Budgets and topology as options of `coterie run`."""
-    few = sorted(set(base.epsilon))
-    budgets = f"{few[0]:g}" if len(few) == 1 else ",".join(f"{budget:g}" for budget in base.epsilon)
-    return f"--epsilon {budgets} --delta {base.delta:g} --topology {base.topology}"
+    each = base.epsilon[:1] if len(set(base.epsilon)) == 1 else base.epsilon
+    return f"--epsilon {','.join(f'{budget:g}' for budget in each)} --delta {base.delta:g} --topology {base.topology}"
 
 
 def _unit(unit: Unit) -> str:

@@ -40,9 +40,7 @@ def shown(snapshot: dict[str, Any] | None, now: float, rate: float | None) -> Re
 
     if snapshot is None:
         return "not started yet: no status file"
-    grid = Table(box=None, pad_edge=False)
-    for column in ("peer", "there", "last heard", "clock", "certificate"):
-        grid.add_column(column)
+    grid = Table("peer", "there", "last heard", "clock", "certificate", box=None, pad_edge=False)
     for peer in snapshot["peers"]:
         grid.add_row(peer, *peer_cells(snapshot, peer, now))
     return Group(

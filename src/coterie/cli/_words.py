@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie._rounding import upper
+from coterie._rounding import budget_range, upper
 from coterie.problems.names import some
 from coterie.relations import UNIT, named
 from coterie.reports.amounts import many
@@ -163,22 +163,21 @@ def shown(value: float) -> str:
 
 
 def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
-    budgets = result.prepared.task.epsilon
-    low, high = min(budgets), max(budgets)
+    each = result.prepared.task.epsilon
     several = privacy["owners_per_person"] > 1
     follows = "" if result.sizes_are_public else "oracle; "  # a claim may follow from numbers of records
     spent = [
         float(privacy["person_epsilon"]) if several else certificate.epsilon
         for certificate in result.certificates
     ]
-    kept = sum(one <= budget * (1 + 1e-9) for one, budget in zip(spent, budgets))
+    kept = sum(one <= budget * (1 + 1e-9) for one, budget in zip(spent, each))
     return [
-        ("budget", f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}", "each owner's own"),
+        ("budget", budget_range(each), "each owner's own"),
         ("claimed", _epsilon(privacy["claimed_epsilon"], "="), f"{follows}{result.claim.source}"),
         (
             "certified",
             _epsilon(privacy["certified_epsilon"]["max"], "≤"),
-            f"{privacy['accountant']}; {kept:,} of {len(budgets):,} within budget",
+            f"{privacy['accountant']}; {kept:,} of {len(each):,} within budget",
         ),
         *_beside(privacy),
         ("audited", "not measured", ""),

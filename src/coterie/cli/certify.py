@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from coterie import _check
 from coterie.cli import _shared as options
-from coterie.cli._accountant import AccountantOptions, account
 from coterie.cli._common import exits, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
+from coterie.relations import REPLACE_ONE
 
 if TYPE_CHECKING:
     from coterie.accounting import Certificate
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
     from coterie.reports.claims import ClaimedRow
 
 WIDTH = 100
+
+
+class AccountantOptions(NamedTuple):
+    """The options as they were given; None where one was not."""
+
+    plan: Path | None
+    epsilon: float | None
+    delta: float | None
+    relation: str | None
+    mechanism: dict[str, Any]
+
+    @property
+    def given(self) -> list[str]:
+        """Those that were given, as a user writes them."""
+        named = self._asdict() | self.mechanism
+        del named["mechanism"]
+        return [f"--{name}" for name, value in named.items() if value is not None]
 
 
 def certify(
@@ -73,7 +90,7 @@ def certify(
         if asked.given:
             others = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
             _alone(asked.given[0], others)
-            return account(asked, as_json)
+            return _account(asked, as_json)
         if from_ is not None:
             _alone("--from", {"--paper": paper, "--set": set_, "--docs": docs})
             return _again(from_, 1 if group is None else _check.count("group", group), as_json)
@@ -89,6 +106,28 @@ def certify(
         if as_json:
             return print_json({"rows": [row.to_json() for row in rows]})
         _show(rows)
+
+
+def _account(asked: AccountantOptions, as_json: bool) -> None:
+    """Print what the mechanisms cost together, or the least noise for a budget and what that costs."""
+    from coterie.experiments.accountant import answer, from_words, read_plan
+
+    own = {name: value for name, value in asked.mechanism.items() if value is not None}
+    if asked.plan is not None and own:
+        raise InputError(
+            f"--plan: does not go with {', '.join(f'--{name}' for name in own)}. Put it into the file."
+        )
+    mechanisms = [from_words(own)] if asked.plan is None else read_plan(asked.plan)
+    if asked.delta is None:
+        raise InputError("delta: missing. Give one far below 1/records, such as --delta 1e-5.")
+    with progress() as tell:
+        tell("certifying", 0, 0)
+        relation = asked.relation or REPLACE_ONE
+        found = answer(mechanisms, delta=asked.delta, relation=relation, epsilon=asked.epsilon)
+    if as_json:
+        return print_json(found.to_json())
+    for line in found.lines():
+        print(line)
 
 
 def _alone(option: str, others: dict[str, Any]) -> None:

@@ -296,6 +296,7 @@ def _colour(at: int, groups: int) -> Any:
 def _show(facts: dict[str, Any], table: Table) -> None:
     from rich.console import Console
     from rich.markup import escape
+    from rich.table import Column
     from rich.table import Table as Grid
 
     from coterie.cli._data_units import lines
@@ -314,9 +315,7 @@ def _show(facts: dict[str, Any], table: Table) -> None:
         console.print(line, markup=False, highlight=False)
     console.print(f"[yellow]{facts['warning']}[/]")
     marks = _marks(len(facts["groups"]))
-    grid = Grid(box=None, pad_edge=False)
-    grid.add_column("owner")
-    grid.add_column("rows", justify="right")
+    grid = Grid("owner", Column("rows", justify="right"), box=None, pad_edge=False)
     grid.add_column(",  ".join(f"{mark} {group}" for mark, group in zip(marks, facts["groups"])))
     largest = max(owner["rows"] for owner in facts["owners"])
     for owner in _largest(facts):

@@ -12,15 +12,18 @@ import typer
 from coterie.cli import _shared as options
 from coterie.cli._common import exits, print_json
 from coterie.cli._network_keys import COMMANDS, Folder
-from coterie.cli._network_words import noted, tell
+from coterie.cli._network_words import tell
 from coterie.errors import InputError
 from coterie.units import Unit, several
 
 app = typer.Typer(help="Found a network of real owners, and try it on one machine.", no_args_is_help=True)
 
+OwnFolder = Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")]
+
 
 @app.command()
 def new(
+    context: typer.Context,
     folder: Folder,
     owners: Annotated[str, typer.Option(help="Names, with commas: north,south,east")],
     columns: Annotated[Path, typer.Option(help="TOML file: target, classes or range, and columns.")],
@@ -78,23 +81,13 @@ def new(
 ) -> None:
     """Write the agreement, the certificates and a folder for each party; say what to send to whom."""
     with exits():
-        from coterie.cli.run import parse_epsilon, parse_settings, parse_threshold
+        from coterie.cli.run import choose
         from coterie.evaluation import DEFAULT_SHARE
-        from coterie.experiments.experiment import Experiment, override
 
         names = _names(owners)
-        given = {
-            "protocol": protocol, "topology": topology, "delta": delta, "features": features, "loss": loss,
-            "model": model, "gossip_steps": gossip_steps, "seed": seed, "epsilon": parse_epsilon(epsilon),
-            "evaluate": DEFAULT_SHARE if evaluate is None else evaluate, "hold_out": hold_out,
-            "evaluate_by": evaluate_by, "select": select,
-            "settings": parse_settings(set_ or []), "base_rate": base_rate, "class_weight": class_weight,
-            "threshold": parse_threshold(threshold), "unit": unit, "records_per_unit": records_per_unit,
-            "unit_mean": unit_mean, "latest": latest, "owners_per_person": owners_per_person,
-        }  # fmt: skip
-        experiment = override(
-            Experiment(), {key: value for key, value in given.items() if value is not None}, "command line"
-        )
+        given = {key: value for key, value in context.params.items() if key not in ("owners", "columns")}
+        given["evaluate"] = DEFAULT_SHARE if evaluate is None else evaluate
+        experiment = choose(None, given, epsilon, set_ or [])
         from coterie.federation import network
         from coterie.federation.agreement import Agreement, settled
         from coterie.federation.transport.machine import Patience
@@ -113,8 +106,7 @@ def new(
         asked = _requests(request or [])
         optional = evaluate is None and not hold_out and evaluate_by is None
         planned = network.found(folder, agreement, _addresses(address or []), router, optional, asked)
-        noted(folder, "new", planned)
-        tell(folder, planned, as_json, "founded")
+        tell(folder, "new", planned, as_json)
 
 
 @app.command()
@@ -134,8 +126,7 @@ def add(
         from coterie.federation import network
 
         planned = network.add(folder, owner, size, epsilon, address, request)
-        noted(folder, "add", planned, party=owner)
-        tell(folder, planned, as_json, "changed")
+        tell(folder, "add", planned, as_json, owner)
 
 
 @app.command()
@@ -149,8 +140,7 @@ def revoke(
         from coterie.federation import network
 
         planned = network.revoke(folder, owner)
-        noted(folder, "revoke", planned, party=owner)
-        tell(folder, planned, as_json, "changed")
+        tell(folder, "revoke", planned, as_json, owner)
 
 
 for about_keys in COMMANDS:
@@ -232,7 +222,7 @@ def check(
 
 @app.command()
 def watch(
-    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    folder: OwnFolder,
 ) -> None:
     """Where your own party stands, live, on its machine; until it ends, or Ctrl-C, which does not stop it."""
     with exits():
@@ -247,7 +237,7 @@ def watch(
 
 @app.command()
 def stop(
-    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    folder: OwnFolder,
     as_json: options.AsJson = False,
 ) -> None:
     """Ask your own node to stop after its step, and wait for its end; for the user that it runs as, alone."""
@@ -265,7 +255,7 @@ def stop(
 
 @app.command()
 def forget(
-    folder: Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")],
+    folder: OwnFolder,
     owner: Annotated[str, typer.Argument(help="The owner that will not come back.")],
     as_json: options.AsJson = False,
 ) -> None:

@@ -120,9 +120,8 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
         watchers: list[Shown] = [_footprint.Slimmed()]
         if port is not None:
             watchers.append(held.enter_context(serving(port)).show)
-        watchers.append(
-            notifier()
-        )  # last: once systemd hears READY, whoever asks the endpoint gets an answer
+        # last: once systemd hears READY, whoever asks the endpoint gets an answer
+        watchers.append(notifier())
         signalled = held.enter_context(stopping())
         asked = held.enter_context(_controlled(own, log, watchers))
         actions.record(own.folder, "start", ledger=own.ledger)

@@ -31,6 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+Deadline = Annotated[int, typer.Option(help="The deadline: each owner speaks once in a round.")]
+
 
 @app.callback()
 def plan(
@@ -57,9 +59,7 @@ def plan(
     colluding: Annotated[
         int | None, typer.Option(help="Add under masks; so many of the other owners may collude.")
     ] = None,
-    rounds_at_most: Annotated[
-        int, typer.Option(help="The deadline: each owner speaks once in a round.")
-    ] = 200,
+    rounds_at_most: Deadline = 200,
     evaluate: options.Evaluate = None,
     public_rows: Annotated[
         Path | None,
@@ -199,9 +199,7 @@ def join(
     epsilon: Annotated[float, typer.Option(help="Everyone's budget.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ of everyone's budget.")] = 1e-5,
     topology: Annotated[str, typer.Option(help="ring, complete, exponential, …")] = "ring",
-    rounds_at_most: Annotated[
-        int, typer.Option(help="The deadline: each owner speaks once in a round.")
-    ] = 200,
+    rounds_at_most: Deadline = 200,
     out: Annotated[Path | None, typer.Option(help="Write the picture here (PNG).")] = None,
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,

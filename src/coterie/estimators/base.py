@@ -52,9 +52,8 @@ class FittedTarget(NamedTuple):
     read_off: tuple[str, ...]  # what of it was read off the rows, in words
 
 
-@dataclass(
-    kw_only=True, repr=False, eq=False
-)  # `__init__` keeps parameters as they are; the rest is scikit-learn's
+# `__init__` keeps parameters as they are; the rest is scikit-learn's
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateEstimator(BaseEstimator, ABC):
     """Parameters and attributes that `CoterieClassifier` and `CoterieRegressor` share."""
 

@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from coterie.problems.problem import Problem
     from coterie.problems.table import Table
 
-NOTHING = (
-    0.25  # a half interval of accuracy that tells nothing, or of the absolute error in halves of the range
-)
+NOTHING = 0.25  # the half interval that tells nothing: of accuracy, or of an error in halves of the range
 LEAST, MOST = 0.01, 0.2  # shares that are recommended
+
+
+_TABLES = {  # which of a plan's tables it is, and what views call it
+    Sheet: ("evaluation", "tables of scores"),
+    Sums: ("centre", "sums of features"),
+    Ballot: ("selection", "sums of losses"),
+}
 
 
 class TellsNothing(InputError):
@@ -61,56 +66,27 @@ def for_training(epsilon: float, delta: float, share: float) -> float:
     return epsilon_of(noise_for(epsilon, delta) / math.sqrt(1 - share), delta)
 
 
-def evaluated(
+def with_table(
     plan: ReleasePlan,
-    sheet: Sheet,
+    form: Sheet | Sums | Ballot,
     epsilon: tuple[float, ...],
     delta: float,
     share: float,
     certified: bool,
     sizes: tuple[int, ...] | None = None,
 ) -> ReleasePlan:
-    """A plan of training, built for what `for_training` leaves, with one table of scores an owner on top.
+    """The plan with one table of this form an owner on top, where training was built for what `for_training` leaves.
 
     `sizes`: over how many records of each owner; None: over those that are trained on.
     Guarantee: with `certified`, `certify(plan.event(owner))` is at most the owner's epsilon, the table included. Else
-    training has its own noise, whatever it costs, and the table that of a Gaussian release of its share alone.
-    """
-    noise = _noise(plan, epsilon, delta, share, certified)
-    table = TableNoise(noise, sheet.reach, sheet.width, sizes or plan.sizes)
-    grown = replace(plan, evaluation=table)
-    return replace(grown, view=with_more(plan, grown, "the owners' tables of scores", delta))
-
-
-def centring(
-    plan: ReleasePlan, sums: Sums, epsilon: tuple[float, ...], delta: float, share: float, certified: bool
-) -> ReleasePlan:
-    """The same with one vector of sums of features an owner, released before training.
-
-    Guarantee: as `evaluated`'s. Training reads the centre that follows from the sums; its own sensitivity holds
+    training has its own noise, whatever it costs, and the table that of a Gaussian release of its share alone. Sums of
+    features are released before training, which reads the centre that follows from them; its own sensitivity holds
     whatever the centre is, so both compose as any releases that are made one after the other.
     """
+    name, words = _TABLES[type(form)]
     noise = _noise(plan, epsilon, delta, share, certified)
-    grown = replace(plan, centre=TableNoise(noise, sums.reach, sums.width, plan.sizes))
-    return replace(grown, view=with_more(plan, grown, "the owners' sums of features", delta))
-
-
-def choosing(
-    plan: ReleasePlan,
-    ballot: Ballot,
-    epsilon: tuple[float, ...],
-    delta: float,
-    share: float,
-    certified: bool,
-) -> ReleasePlan:
-    """The same with one vector of sums of losses an owner, to choose a model by.
-
-    Guarantee: as `evaluated`'s.
-    """
-    noise = _noise(plan, epsilon, delta, share, certified)
-    table = TableNoise(noise, ballot.reach, ballot.width, plan.sizes)
-    grown = replace(plan, selection=table)
-    return replace(grown, view=with_more(plan, grown, "the owners' sums of losses", delta))
+    grown = replace(plan, **{name: TableNoise(noise, form.reach, form.width, sizes or plan.sizes)})
+    return replace(grown, view=with_more(plan, grown, f"the owners' {words}", delta))
 
 
 def _noise(
@@ -146,12 +122,9 @@ def check_tells(plan: ReleasePlan, sheet: Sheet, share: float) -> float:
     )
     enough = _smallest(lambda part: half_width(sheet, noise * share / part, rows, 0.5), share, 0.5)
     needed = _smallest(lambda many: half_width(sheet, noise, math.ceil(many), 0.5), rows, 1e9)
-    by_share = "" if enough is None else f"a share of {_rounded_up(enough):g}, or "
-    unit = plan.unit.words
     raise TellsNothing(
-        f"evaluate={share:g}: {what} over {counted(rows, unit)} would be known to ±{width:.2g} only, which tells "
-        f"nothing. It takes {by_share}{counted(math.ceil(needed or 1e9), unit)}; --evaluate 0 leaves the "
-        "evaluation out."
+        f"evaluate={share:g}: {what} over {counted(rows, plan.unit.words)} would be known to ±{width:.2g} only, which "
+        f"tells nothing. {_takes(plan, enough, needed or 1e9)}; --evaluate 0 leaves the evaluation out."
     )
 
 
@@ -161,13 +134,10 @@ def check_chooses(plan: ReleasePlan, share: float) -> float:
     unsure, rows = SURE * math.sqrt(plan.selection.variance()) / UNIT, sum(plan.selection.sizes)
     if unsure / rows <= NOTHING:
         return unsure / rows
-    enough = share * (unsure / rows / NOTHING) ** 2
-    by_share = f"a share of {_rounded_up(enough):g}, or " if enough <= 0.5 else ""
-    unit = plan.unit.words
+    takes = _takes(plan, share * (unsure / rows / NOTHING) ** 2, unsure / NOTHING)
     raise TellsNothing(
-        f"select={share:g}: over {counted(rows, unit)}, noise would hide that one model's mean loss is {NOTHING:g} "
-        f"below another's. It takes {by_share}{counted(math.ceil(unsure / NOTHING), unit)}; --select 0 leaves the "
-        "choice out."
+        f"select={share:g}: over {counted(rows, plan.unit.words)}, noise would hide that one model's mean loss is "
+        f"{NOTHING:g} below another's. {takes}; --select 0 leaves the choice out."
     )
 
 
@@ -181,13 +151,18 @@ def check_centres(plan: ReleasePlan, share: float) -> float:
     length = noise_length(plan)
     if length <= 1:
         return length
-    enough, rows = share * length**2, sum(plan.sizes)
-    by_share = f"a share of {_rounded_up(enough):g}, or " if enough <= 0.5 else ""
-    unit = plan.unit.words
+    rows = sum(plan.sizes)
     raise TellsNothing(
-        f"centre={share:g}: over {counted(rows, unit)}, noise on the mean of the features would be {length:.2g} times "
-        f"as long as a record. It takes {by_share}{counted(math.ceil(rows * length), unit)}; --centre 0 leaves it out."
+        f"centre={share:g}: over {counted(rows, plan.unit.words)}, noise on the mean of the features would be "
+        f"{length:.2g} times as long as a record. {_takes(plan, share * length**2, rows * length)}; --centre 0 leaves "
+        "it out."
     )
+
+
+def _takes(plan: ReleasePlan, share: float | None, rows: float) -> str:
+    """The share at which a table tells something, where one of at most a half does, or so many rows."""
+    by_share = "" if share is None or share > 0.5 else f"a share of {_rounded_up(share):g}, or "
+    return f"It takes {by_share}{counted(math.ceil(rows), plan.unit.words)}"
 
 
 def recommended(sheet: Sheet, variance: float, share: float, rows: int, likely: float) -> float:

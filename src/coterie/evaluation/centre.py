@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.evaluation.sheet import shortened
 from coterie.mechanisms.plan import ReleasePlan
 
 CONSTANT = 0.5  # the constant column, beside records of about length one
@@ -45,14 +46,7 @@ class Sums:
         """
         rows = np.asarray(x, np.float64)
         rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-        with np.errstate(over="ignore"):  # endless rows become zero
-            length = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows * np.minimum(1.0, (1 - 1e-12) / np.maximum(length, 1e-300))
-        if unit is not None:
-            sums = np.zeros((int(unit[-1]) + 1, self.width))
-            np.add.at(sums, unit, rows)
-            rows = sums / np.maximum(np.bincount(unit), 1)[:, None] * (1 - 1e-12)  # less than sums round by
-        return np.trunc(self.reach * rows).astype(np.int64).sum(axis=0)
+        return np.trunc(self.reach * shortened(rows, 1.0, unit)).astype(np.int64).sum(axis=0)
 
 
 class Centre(NamedTuple):

@@ -17,13 +17,10 @@ import numpy as np
 from coterie.evaluation import curves
 from coterie.evaluation.sheet import EDGES, Sheet
 
-WIDE = (
-    2.05  # standard deviations each way: 1.96 are 95 %, and a little for what is not quite linear or normal
-)
+WIDE = 2.05  # standard deviations each way: 1.96 are 95 %, and a little for what is not quite normal
 CLEAR = 4.0  # standard deviations of noise above which a count may be divided by
-_RARE = (
-    2.0  # records of the largest influence that are added to a sample: intervals of what is rare stay honest
-)
+_RARE = 2.0  # records of the largest influence, added to a sample: intervals of what is rare stay honest
+_SHARE = (0.0, 1.0)
 
 
 class Estimate(NamedTuple):
@@ -88,14 +85,16 @@ class Moments:
     def _counted(self) -> np.ndarray:
         return self._columns["count" if "count" in self._columns else "cells"].ravel()
 
-    def of(
-        self, columns: np.ndarray, function: Callable[[np.ndarray], float], within: tuple[float, float]
+    def share(
+        self, columns: np.ndarray, function: Callable[[np.ndarray], float], *divisors: np.ndarray
     ) -> Estimate:
-        """A function of one-hot counts, with its interval."""
+        """A share that is a function of one-hot counts, with its interval; what it divides by must be `clear`."""
+        if not all(map(self.clear, divisors)):
+            return _none(_SHARE)
         counts = self.values[columns]
         gradient = _gradient(function, counts, np.sqrt(self.noise[columns]) + 1.0)
         variance = self.noise_of(columns, gradient) + _sampling(counts, gradient)
-        return _interval(function(counts), variance, within)
+        return _interval(function(counts), variance, _SHARE)
 
 
 def estimates(sheet: Sheet, total: np.ndarray, variance: float, rows: int | None) -> Estimates:
@@ -103,8 +102,10 @@ def estimates(sheet: Sheet, total: np.ndarray, variance: float, rows: int | None
     moments = Moments(sheet, total, variance, rows)
     if sheet.task == "regression":
         return Estimates(_of_quantity(moments), None, None, _groups(moments))
-    found = _of_decisions(moments, _confusion(moments)) | _of_ranks(moments) | _brier(moments)
-    return Estimates(found, _cells(moments), _calibration(moments), _groups(moments))
+    places = _decided(sheet, moments.columns("cells"))
+    found = _of_decisions(moments, places) | _of_ranks(moments) | _brier(moments)
+    confusion = [[_count(moments, place) for place in row] for row in places]
+    return Estimates(found, confusion, _calibration(moments), _groups(moments))
 
 
 def half_width(sheet: Sheet, variance: float, rows: int, likely: float) -> float:
@@ -196,14 +197,8 @@ def _interval(value: float, variance: float, within: tuple[float, float], spare:
 # Classes.
 
 
-def _confusion(moments: Moments) -> np.ndarray:
-    """(true, decided) of lists of columns, flat: which cells are counted there."""
-    return _decided(moments.sheet, moments.columns("cells"))
-
-
 def _of_decisions(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
-    """Accuracy, balanced accuracy and, of two classes, recall: of counts by true and by decided class."""
-    share = (0.0, 1.0)
+    """Accuracy, balanced accuracy and, of two classes, recall. `places`: (true, decided, …) which cells count there."""
 
     def accuracy(counts: np.ndarray) -> float:
         return float(np.trace(counts.sum(axis=2)) / counts.sum())
@@ -212,17 +207,12 @@ def _of_decisions(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
         table = counts.sum(axis=2)
         return np.diagonal(table) / np.where(table.sum(axis=1) == 0, np.nan, table.sum(axis=1))
 
-    classes = len(places)
-    found = {"accuracy": moments.of(places, accuracy, share) if moments.clear(places) else _none(share)}
-    told = all(moments.clear(places[one]) for one in range(classes))
-    found["balanced_accuracy"] = _none(share)
-    if told:
-        found["balanced_accuracy"] = moments.of(places, lambda counts: float(recalls(counts).mean()), share)
-    if classes == 2:
-        seen = moments.clear(places[1])
-        found["recall"] = (
-            moments.of(places, lambda counts: float(recalls(counts)[1]), share) if seen else _none(share)
-        )
+    found = {
+        "accuracy": moments.share(places, accuracy, places),
+        "balanced_accuracy": moments.share(places, lambda counts: float(recalls(counts).mean()), *places),
+    }
+    if len(places) == 2:
+        found["recall"] = moments.share(places, lambda counts: float(recalls(counts)[1]), places[1])
     return found
 
 
@@ -232,7 +222,7 @@ def _of_ranks(moments: Moments) -> dict[str, Estimate]:
     if moments.sheet.task == "multiclass":
         tables = moments.columns("ranked")
     if not all(moments.clear(table[:, side]) for table in tables for side in (0, 1)):
-        return {name: _none((0.0, 1.0)) for name in _AREAS}
+        return {name: _none(_SHARE) for name in _AREAS}
     return {name: _mean_area(moments, tables, name) for name in _AREAS}
 
 
@@ -254,7 +244,7 @@ def _mean_area(moments: Moments, tables: np.ndarray, name: str) -> Estimate:
     sampling = float(np.mean([math.sqrt(_sampling(*pair)) for pair in zip(cells, gradients)])) ** 2
     value = float(np.mean([curves.refined(area, cell) for cell in cells]))
     spare = hides * float(np.mean([abs(curves.hidden(area, cell)) for cell in cells]))
-    return _interval(value, noise + sampling, (0.0, 1.0), spare)
+    return _interval(value, noise + sampling, _SHARE, spare)
 
 
 # By name: the area, how much of what bands may hide its interval allows for, and the least that a count is taken for
@@ -283,12 +273,6 @@ def _brier(moments: Moments) -> dict[str, Estimate]:
     return {"brier": _interval(scale * mean, (scale / rows) ** 2 * (noise + scatter), within)}
 
 
-def _cells(moments: Moments) -> list[list[Estimate]]:
-    """Counts of the confusion matrix, each with its interval."""
-
-    return [[_count(moments, place) for place in row] for row in _confusion(moments)]
-
-
 def _count(moments: Moments, place: np.ndarray) -> Estimate:
     value = float(moments.values[place].sum())
     part = min(max(value / max(moments.rows, 1.0), 0.0), 1.0)
@@ -304,9 +288,7 @@ def _calibration(moments: Moments) -> list[Band] | None:
     pairs = moments.columns("cells").reshape(-1, 2, 2)
     bands = []
     for at, pair in enumerate(pairs):
-        rate = _none((0.0, 1.0))
-        if moments.clear(pair):
-            rate = moments.of(pair, lambda counts: float(counts[:, 1].sum() / counts.sum()), (0.0, 1.0))
+        rate = moments.share(pair, lambda counts: float(counts[:, 1].sum() / counts.sum()), pair)
         bands.append(Band(float(ends[at]), float(ends[at + 1]), rate))
     return bands
 
@@ -325,11 +307,8 @@ def _groups(moments: Moments) -> list[dict[str, Estimate]]:
 def _decisions_of(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
     found = {"records": _count(moments, places), **_of_decisions(moments, places)}
     if len(places) == 2:
-        known = moments.clear(places[0])
-        found["false_positive_rate"] = (
-            moments.of(places, lambda counts: float(counts[0, 1].sum() / counts[0].sum()), (0.0, 1.0))
-            if known
-            else _none((0.0, 1.0))
+        found["false_positive_rate"] = moments.share(
+            places, lambda counts: float(counts[0, 1].sum() / counts[0].sum()), places[0]
         )
     return found
 

@@ -21,9 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
-from coterie.evaluation.sheet import UNIT, Sheet
+from coterie.evaluation.sheet import UNIT, Sheet, shortened
 from coterie.evaluation.tables import in_places, padded, pieces
-from coterie.mechanisms.plan import ReleasePlan, TableNoise
+from coterie.evaluation.told import costs, digest
+from coterie.mechanisms.plan import ReleasePlan
 from coterie.problems.penalties import Penalty, prox
 from coterie.problems.problem import Problem
 from coterie.program import Program, Rounds, Visits
@@ -140,17 +141,7 @@ class Ballot:
         A record's differences are shortened together. Cutting to whole numbers goes towards zero: it makes no vector
         longer. A unit of several records adds the mean of theirs, (units, width): no longer than the longest of them.
         """
-        apart = (losses[1:] - losses[0]).T
-        length = np.linalg.norm(apart, axis=1, keepdims=True)
-        shortened = apart * np.minimum(1.0, CLIP * (1 - 1e-12) / np.maximum(length, 1e-300))
-        if unit is not None:
-            own = unit - unit[0]
-            sums = np.zeros((int(own[-1]) + 1, self.width))
-            np.add.at(sums, own, shortened)
-            shortened = (
-                sums / np.maximum(np.bincount(own), 1)[:, None] * (1 - 1e-12)
-            )  # less than sums round by
-        return np.trunc(UNIT * shortened).astype(np.int64)
+        return np.trunc(UNIT * shortened((losses[1:] - losses[0]).T, CLIP, unit)).astype(np.int64)
 
 
 def ballot_of(program: Program, sheet: Sheet) -> Ballot:
@@ -215,26 +206,19 @@ def selected(
     choice: int,
     *,
     share: float,
-    epsilon: float,
-    digest: str,
+    delta: float,
 ) -> Selected:
-    """What these owners' sums say. `choice`: what was made of them; `epsilon`: what they cost at most."""
-    noise = noise_of(plan)
+    """What these owners' sums say. `choice`: what was made of them."""
+    assert plan.selection is not None
     total = np.sum([sums[owner] for owner in sorted(sums)], axis=0) if sums else np.zeros(ballot.width)
     return Selected(
         share=share,
-        epsilon=epsilon,
+        epsilon=costs(plan.selection, delta, plan.relation),
         owners=len(sums),
         of=len(plan.sizes),
         choice=choice,
         candidates=ballot.candidates,
         differences=tuple(float(value) / UNIT for value in total),
-        noise=math.sqrt(noise.variance(sorted(sums))) / UNIT,
-        sums=digest,
+        noise=math.sqrt(plan.selection.variance(sorted(sums))) / UNIT,
+        sums=digest(sums),
     )
-
-
-def noise_of(plan: ReleasePlan) -> TableNoise:
-    """The plan's noise on these sums."""
-    assert plan.selection is not None
-    return plan.selection

@@ -221,6 +221,22 @@ def _by_unit(block: Block, part: np.ndarray, unit: np.ndarray) -> np.ndarray:
     return np.rint(block.unit * sums.reshape(len(records), columns)).astype(np.int64).sum(axis=0)
 
 
+def shortened(vectors: np.ndarray, longest: float, unit: np.ndarray | None) -> np.ndarray:
+    """(rows, width) no longer than `longest` each; of units the means, (units, width): no longer than their longest.
+
+    `unit`: which unit each row is of, in ascending order, where a unit may have several.
+    """
+    with np.errstate(over="ignore"):  # endless rows become zero
+        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    short = vectors * np.minimum(1.0, longest * (1 - 1e-12) / np.maximum(length, 1e-300))
+    if unit is None:
+        return short
+    own = unit - unit[0]
+    sums = np.zeros((int(own[-1]) + 1, vectors.shape[1]))
+    np.add.at(sums, own, short)
+    return sums / np.maximum(np.bincount(own), 1)[:, None] * (1 - 1e-12)  # less than sums round by
+
+
 def band(score: np.ndarray) -> np.ndarray:
     """Which band a score lies in; an edge belongs to the lower one, as a score of 0 decides for the first class."""
     return np.searchsorted(EDGES, score, side="left")

@@ -17,7 +17,7 @@ from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import check_division
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.tables import simulated_noise, step_of, tallied
-from coterie.evaluation.told import Published, costs, digest, published
+from coterie.evaluation.told import Published, published
 from coterie.experiments.centring import width_of
 from coterie.experiments.prepare import feature_map
 from coterie.problems.holdings import listed, records_of
@@ -60,20 +60,20 @@ def _built(
     if share := experiment.centre:
         left = for_training(experiment, task, ("evaluate", "select")).epsilon
         sums = Sums(width_of(feature_map(experiment, table), table))
-        plan = budget.centring(program.plan, sums, left, task.delta, share, certified)
+        plan = budget.with_table(program.plan, sums, left, task.delta, share, certified)
         budget.check_centres(plan, share)
         program = program._replace(plan=plan)
     if share := experiment.select:
         left = for_training(experiment, task, ("evaluate",)).epsilon
         sheet = budget.sheet_of(table, task.problem, program.plan.relation, unit=task.unit)
         ballot = selection.ballot_of(program, sheet)
-        plan = budget.choosing(program.plan, ballot, left, task.delta, share, certified)
+        plan = budget.with_table(program.plan, ballot, left, task.delta, share, certified)
         budget.check_chooses(plan, share)
         program = program._replace(plan=plan)
     if share := experiment.evaluate:
         groups = groups_of(table, experiment.evaluate_by)
         sheet = budget.sheet_of(table, task.problem, program.plan.relation, groups, task.unit)
-        plan = budget.evaluated(program.plan, sheet, task.epsilon, task.delta, share, certified, held)
+        plan = budget.with_table(program.plan, sheet, task.epsilon, task.delta, share, certified, held)
         budget.check_tells(plan, sheet, share)
         program = program._replace(plan=plan)
     return program
@@ -112,15 +112,7 @@ def select(
         exact = ballot.tally(prepared.task.problem, own, x, y, unit, _most(unit))
         sums[owner] = exact + simulated_noise(plan.selection, experiment.seed, owner, step)
     choice = selection.chosen(sum(sums.values(), np.zeros(ballot.width)), plan.selection.variance())
-    told = selection.selected(
-        ballot,
-        plan,
-        sums,
-        choice,
-        share=experiment.select,
-        epsilon=costs(plan.selection, prepared.task.delta, plan.relation),
-        digest=digest(sums),
-    )
+    told = selection.selected(ballot, plan, sums, choice, share=experiment.select, delta=prepared.task.delta)
     return trace._replace(model=selection.candidate(trace.model, choice, axis=1)), told
 
 

@@ -12,7 +12,6 @@ control.py        the socket by which its own user stops a node; actions.py: wha
 troubles.py       what keeps a party from others
 connections.py    whom a party dials, and how long a frame may be
 drive.py          runs a party's state machine on a transport and the wall clock
-memory.py         runs all of them in one process under a virtual clock, with faults injected
 
 Below them, each knowing only those after it:
 shapes/     what a party does: the shapes of protocols, each a state machine without clock, socket or thread

@@ -41,9 +41,7 @@ class ActionEntry(NamedTuple):
     by: str  # the system's user, and who became it by sudo
     version: str  # of coterie
     about: Mapping[str, Any]
-    ledger: (
-        Mapping[str, Any] | None
-    )  # rows and head of the owner's ledger at that moment; None: there was none
+    ledger: Mapping[str, Any] | None  # its rows and head at that moment; None: there was none
     previous: str
     hash: str
 

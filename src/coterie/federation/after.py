@@ -13,7 +13,7 @@ from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import Judged, OwnRecords, TableSide, table_layout
-from coterie.federation.shapes.evaluation import Evaluated, OwnTable, Terms
+from coterie.federation.shapes.evaluation import Evaluated, OwnTable, TableTerms
 from coterie.federation.transport.machine import Machine
 from coterie.mechanisms import Gaussian
 from coterie.mechanisms.distributions import fitting
@@ -53,7 +53,7 @@ def evaluated(
     """The party's machine, with a table after another around it; a party without records has no sides and no outlet."""
     owners, tables = planned.agreement.owners, planned.program.plan.tables
     for step, (name, table) in zip(planned.table_steps, tables.items()):
-        terms = Terms(
+        terms = TableTerms(
             name,
             owners,
             step,

@@ -25,6 +25,7 @@ from coterie.problems.datasets import schema as schemas
 from coterie.problems.datasets.declared import as_feature
 from coterie.problems.datasets.schema import Schema
 from coterie.problems.partition import LEAST
+from coterie.problems.table import Table
 from coterie.topologies.graphs import SUFFIXES
 from coterie.units import RECORD, Unit, at_owners, counted, several, unit_of
 
@@ -85,9 +86,7 @@ class Agreement:
     authorities: dict[str, str] = field(default_factory=dict)
     # Fingerprints of the parties' own authorities; none where the founder's one certifies all.
     aggregator: bool = True  # False: masked sums go up and down trees of the topology, between neighbours
-    edition: int = (
-        1  # which of its network's agreements: one more with every change, so that none comes twice
-    )
+    edition: int = 1  # of its network's agreements: one more with every change, so that none comes twice
 
     def __post_init__(self) -> None:
         checked_name(self.name)
@@ -176,6 +175,11 @@ class Agreement:
         return tuple(self.sizes)
 
     @property
+    def table(self) -> Table:
+        """All owners' table without any row: what a protocol is built from."""
+        return self.schema.empty(self.name)
+
+    @property
     def digest(self) -> bytes:
         """What every node compares: the SHA-256 of the agreement."""
         return hashlib.sha256(self.text().encode()).digest()
@@ -254,13 +258,17 @@ def _published_words(experiment: Experiment) -> str:
 
 def read(path: Path) -> Agreement:
     """The agreement in a file; InputError unless it is whole."""
+    return from_json(read_json("agreement", path), str(path))
+
+
+def read_json(what: str, path: Path) -> Any:
+    """The plain values of a file that somebody sent."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"agreement={str(path)!r}: cannot be read ({error.strerror}).") from error
+        raise InputError(f"{what}={str(path)!r}: cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise InputError(f"agreement={str(path)!r}: is not JSON. Ask for the file again.") from error
-    return from_json(value, str(path))
+        raise InputError(f"{what}={str(path)!r}: is not JSON. Ask for the file again.") from error
 
 
 def from_json(value: Any, source: str) -> Agreement:

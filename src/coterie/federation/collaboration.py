@@ -17,13 +17,13 @@ from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import held_of, trained_sizes
 from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, selected
 from coterie.evaluation.sheet import Sheet
-from coterie.evaluation.told import Published, costs, digest, published
+from coterie.evaluation.told import Published, published
 from coterie.experiments import evaluating
 from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
 from coterie.experiments.settings import typed
 from coterie.federation.agreement import Agreement
 from coterie.federation.releases.side import message_layout
-from coterie.federation.shapes.rolls import Terms
+from coterie.federation.shapes.rolls import SumTerms
 from coterie.federation.shapes.tree import Graph, graph_of
 from coterie.federation.transport.wire import Layout
 from coterie.mechanisms.noise import largest_sum, rounding_slack
@@ -43,9 +43,7 @@ class Collaboration:
     task: Task
     program: Program
     features: FeatureMap
-    forgotten: frozenset[str] = (
-        frozenset()
-    )  # owners whom those present have decided to go on without for good
+    forgotten: frozenset[str] = frozenset()  # owners whom those present go on without for good
 
     @property
     def hub(self) -> str | None:
@@ -62,14 +60,14 @@ class Collaboration:
     @property
     def sheet(self) -> Sheet:
         """The form of owners' tables of scores."""
-        table = self.agreement.schema.empty(self.agreement.name)
-        return sheet_of(table, self.task.problem, self.program.plan.relation, self.groups, self.task.unit)
+        return sheet_of(
+            self.agreement.table, self.task.problem, self.program.plan.relation, self.groups, self.task.unit
+        )
 
     @property
     def groups(self) -> Groups | None:
         """Groups of records that are evaluated by themselves, too."""
-        table = self.agreement.schema.empty(self.agreement.name)
-        return groups_of(table, self.agreement.experiment.evaluate_by)
+        return groups_of(self.agreement.table, self.agreement.experiment.evaluate_by)
 
     @property
     def last_step(self) -> int:
@@ -93,15 +91,8 @@ class Collaboration:
         plan = self.program.plan
         if plan.selection is None:
             return None
-        return selected(
-            self.ballot,
-            plan,
-            sums,
-            choice,
-            share=self.agreement.experiment.select,
-            epsilon=costs(plan.selection, self.task.delta, plan.relation),
-            digest=digest(sums),
-        )
+        share, delta = self.agreement.experiment.select, self.task.delta
+        return selected(self.ballot, plan, sums, choice, share=share, delta=delta)
 
     def published(self, tables: dict[int, np.ndarray]) -> Published | None:
         """What tables of scores tell; None where there are none."""
@@ -113,7 +104,7 @@ class Collaboration:
             tables,
             share=self.agreement.experiment.evaluate,
             delta=self.task.delta,
-            bounds=self.agreement.schema.empty(self.agreement.name).target_bounds,
+            bounds=self.agreement.table.target_bounds,
             groups=self.groups,
             held_out=self.agreement.experiment.hold_out > 0,
         )
@@ -121,7 +112,7 @@ class Collaboration:
     @cached_property
     def layout(self) -> Layout:
         """What an owner's message looks like on the wire."""
-        table = self.agreement.schema.empty(self.agreement.name)
+        table = self.agreement.table
         rows: tuple[int, ...] = (max(self.task.sizes),)
         within = None
         if self.task.unit != RECORD:
@@ -176,14 +167,14 @@ class Collaboration:
         return self.program.plan.releases[owner]
 
     @cached_property
-    def sums(self) -> Terms:
+    def sums(self) -> SumTerms:
         """What all parties know of masked sums."""
         plan, layout = self.program.plan, self.layout
         assert plan.masked is not None
         own = np.array(plan.noise_multiplier)
         parts = np.array([plan.sampler.expected(size) for size in plan.sizes]) / own
         limit = plan.masked.lattice * largest_sum(plan) * (1 + rounding_slack(plan, 0))
-        return Terms(
+        return SumTerms(
             names=self.agreement.owners,
             rounds=int(self.program.schedule),
             spare=plan.masked.spare,
@@ -208,7 +199,7 @@ def _key(seed: int) -> jax.Array:
 def collaboration(agreement: Agreement) -> Collaboration:
     """Build and check everything that the agreement implies."""
     experiment, owners = agreement.experiment, agreement.owners
-    table, sizes = agreement.schema.empty(agreement.name), tuple(agreement.sizes.values())
+    table, sizes = agreement.table, tuple(agreement.sizes.values())
     mapped = feature_map(experiment, table)
     problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
     task = Task(

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.errors import InputError
-from coterie.federation.agreement import Agreement
+from coterie.federation.agreement import Agreement, read_json
 from coterie.federation.transport import requests, trust
+from coterie.federation.transport.sealing import private_key
 
 FOLDER = "consents"  # beside node.toml: a file for each party that signs
 _SAID = b"coterie consent 1\0"
@@ -30,7 +31,7 @@ class Consent(NamedTuple):
 def sign(folder: Path, name: str, agreement: Agreement) -> Path:
     """The party's consent, written to its own folder. InputError where the agreement has another key of it, or none."""
     from cryptography.hazmat.primitives import serialization as forms
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
     from cryptography.hazmat.primitives.hashes import SHA256
 
     if name not in agreement.keys:
@@ -38,11 +39,8 @@ def sign(folder: Path, name: str, agreement: Agreement) -> Path:
             f"sign: the agreement has no key that {name!r} made at home, and so nobody asks for its signature. Make "
             f"one (coterie network request FOLDER {name}), and ask the founder to enter it (coterie network rotate)."
         )
-    own = trust.identity(folder, name)
-    key = forms.load_pem_private_key(own.key.read_bytes(), password=None)
-    assert isinstance(key, EllipticCurvePrivateKey)  # `identity` has compared it with the certificate
-    public = key.public_key()
-    pem = public.public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
+    key = private_key(trust.identity(folder, name).key)
+    pem = key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
     signature = key.sign(_said(agreement.digest, name), ECDSA(SHA256()))
     found = Consent(agreement.digest.hex(), name, pem, signature.hex())
     _refuse_false(found, agreement)
@@ -62,12 +60,7 @@ def keep(folder: Path, found: Consent) -> Path:
 
 def read(path: Path, agreement: Agreement) -> Consent:
     """A consent to this agreement; InputError where it is none, or the signature is false."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"consent={str(path)!r}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise InputError(f"consent={str(path)!r}: is not JSON. Ask for the file again.") from error
+    value = read_json("consent", path)
     if not isinstance(value, dict) or set(value) != set(Consent._fields):
         raise InputError(f"consent={str(path)!r}: must have {', '.join(Consent._fields)}. Ask for it again.")
     if not all(isinstance(one, str) for one in value.values()):
@@ -119,8 +112,6 @@ def _refuse_without_own(folder: Path, name: str, agreement: Agreement) -> None:
                 f"remove {folder / requests.REQUEST}."
             )
         return
-    from coterie.federation.transport.sealing import private_key
-
     here = requests.fingerprint(private_key(trust.identity(folder, name).key).public_key())
     if here != agreement.keys[name]:
         raise InputError(

@@ -64,7 +64,7 @@ class Transport(Protocol):
         ...
 
 
-class Terms(NamedTuple):
+class FrameTerms(NamedTuple):
     """What the agreement says about frames."""
 
     agreement: bytes  # its whole hash
@@ -79,7 +79,7 @@ class Driver:
         self,
         machine: Machine,
         transport: Transport,
-        terms: Terms,
+        terms: FrameTerms,
         *,
         log: Log,
         status: Path | None = None,
@@ -117,9 +117,7 @@ class Driver:
         self._transport.open(self._inbox.put, self._came_or_went)
         state = "stopped"
         try:
-            self._greet(
-                self._transport.admitted
-            )  # ahead of the machine's first messages, for who is there already
+            self._greet(self._transport.admitted)  # ahead of the machine's messages, for who is there already
             self._send(self._machine.start(self._now()))
             while not self._over():
                 self._turn()

@@ -14,9 +14,7 @@ from coterie.errors import InputError
 from coterie.federation import metrics
 
 HOST = "127.0.0.1"
-STALE = (
-    120.0  # seconds without a snapshot after which a party counts as stuck; the first step compiles for long
-)
+STALE = 120.0  # seconds without a snapshot: then a party counts as stuck; its first step compiles for long
 _PATIENCE = 5.0  # seconds for a caller to say what it wants
 
 

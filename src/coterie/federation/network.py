@@ -110,6 +110,11 @@ def settled(agreement: Agreement, optional: bool = True) -> Collaboration:
     return collaboration(replace(agreement, experiment=replace(experiment, epsilon=budgets)))
 
 
+def _changed(old: Agreement, **changes: Any) -> Collaboration:
+    """The collaboration under the next agreement; mask keys are of one agreement alone."""
+    return settled(replace(old, masks=None, edition=old.edition + 1, **changes))
+
+
 def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router: str | None) -> None:
     """The agreement, for all, and each party's own file; what stops in the middle is done by doing it again."""
     agreement = planned.agreement
@@ -126,23 +131,10 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
         consent.forget_others(place, agreement)
         keeping.put(place / "agreement.json", agreement.text())
         keeping.put(place / "certificates.json", troubles.written(ends))
-        own = Party(
-            name=name, folder=place, listen=where[name], peers=dialled(planned, name, where), router=router
-        )
-        kept = place / parties.NAME
-        if kept.exists():  # what the owner may have set itself
-            old = parties.read(kept)
-            own = replace(
-                own,
-                generator=old.generator,
-                epsilon=old.epsilon,
-                delta=old.delta,
-                ledger_file=old.ledger_file,
-                proxy=old.proxy,
-                same_people=old.same_people,
-                trusts_aggregator=old.trusts_aggregator,
-                honest=old.honest,
-            )
+        kept = place / parties.NAME  # where it is there, what the owner set itself stays
+        own = parties.read(kept) if kept.exists() else Party(name=name, folder=place)
+        peers = dialled(planned, name, where)
+        own = replace(own, name=name, listen=where[name], peers=peers, router=router)
         keeping.put(kept, own.to_toml())
     if router is not None:
         keeping.put(folder / "router" / "router.json", _router(folder, planned, router))
@@ -187,16 +179,13 @@ def add(
     budgets = {**_budgets(old), trust.checked_name(owner): epsilon}
     publics = {} if asked is None else {owner: requests.read(asked, owner)}
     own = {} if asked is None else authorities.of_requests({owner: asked})
-    agreement = replace(
+    planned = _changed(
         old,
         sizes={**old.sizes, owner: size},
-        masks=None,
-        edition=old.edition + 1,
         keys={**old.keys, **_fingerprints(publics)},
         authorities={**old.authorities, **authorities.fingerprints(own)},
         experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
     )
-    planned = settled(agreement)
     where = with_ports({**where, **({owner: address} if address else {})}, planned.parties)
     place = folder / "parties" / owner
     if own:
@@ -221,7 +210,7 @@ def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
     if old.authorities:
         return _rotate_own(folder, name, asked)
     keys = old.keys if name == ROUTER else {**old.keys, **_fingerprints({name: public})}
-    planned = settled(replace(old, keys=keys, masks=None, edition=old.edition + 1))
+    planned = _changed(old, keys=keys)
     trust.replace_authority(folder / "authority", folder / "retired")
     for party, place in known.items():
         trust.renew(folder / "authority", party, place, public if party == name else None)
@@ -240,11 +229,11 @@ def _rotate_own(folder: Path, name: str, asked: Path) -> Collaboration:
             f"request={str(asked)!r}: has no new authority, and the old one's certificates would go on opening doors. "
             f"{name} makes one: coterie network request FOLDER {name} --own-authority HOST"
         )
-    changed = {
-        "keys": {**old.keys, **_fingerprints({name: requests.read(asked, name)})},
-        "authorities": {**old.authorities, **authorities.fingerprints(own)},
-    }
-    planned = settled(replace(old, masks=None, edition=old.edition + 1, **changed))
+    planned = _changed(
+        old,
+        keys={**old.keys, **_fingerprints({name: requests.read(asked, name)})},
+        authorities={**old.authorities, **authorities.fingerprints(own)},
+    )
     authorities.keep(folder, own)
     write(folder, planned, where, router)
     return planned
@@ -256,17 +245,17 @@ def revoke(folder: Path, owner: str) -> Collaboration:
     old, where, router = opened(folder, leaving=owner)
     if owner not in old.owners:
         raise InputError(f"owner={owner!r}: does not take part. Owners: {', '.join(old.owners)}.")
-    budgets = {name: epsilon for name, epsilon in _budgets(old).items() if name != owner}
-    agreement = replace(
+
+    def without(all_: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in all_.items() if name != owner}
+
+    planned = _changed(
         old,
-        sizes={name: size for name, size in old.sizes.items() if name != owner},
-        masks=None,
-        edition=old.edition + 1,
-        keys={name: key for name, key in old.keys.items() if name != owner},
-        authorities={name: one for name, one in old.authorities.items() if name != owner},
-        experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
+        sizes=without(old.sizes),
+        keys=without(old.keys),
+        authorities=without(old.authorities),
+        experiment=replace(old.experiment, epsilon=without(_budgets(old)), gossip_steps=None),
     )
-    planned = settled(agreement)
     if not old.authorities:  # who is its own authority can be given no certificate, and is trusted no longer
         trust.revoke(folder / "authority", owner)
     write(folder, planned, where, router)

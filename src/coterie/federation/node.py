@@ -28,7 +28,7 @@ from coterie.federation.after import evaluated, table_sides
 from coterie.federation.allowed import allowed
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.connections import longest, resolved, transport
-from coterie.federation.drive import Driver, Terms
+from coterie.federation.drive import Driver, FrameTerms
 from coterie.federation.honest import charged_plan, has_keys, one_witness, own_masks, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
@@ -137,7 +137,7 @@ def run(
         driver = Driver(
             witnessed,
             transport(party, planned, own),
-            Terms(planned.digest, longest(planned), linger),
+            FrameTerms(planned.digest, longest(planned), linger),
             log=log,
             status=party.status,
             public=lambda: {**(owner.public() if owner else {}), "troubles": troubles.now, **dates},
@@ -214,9 +214,7 @@ class _Owner:
     tables: Mapping[str, TableSide]  # what is released after training
     _spent: float = 0.0
     _certified: int = -1  # releases that `_spent` is for
-    _again: float = (
-        0.0  # when the next certificate may be computed: some take seconds, and training goes first
-    )
+    _again: float = 0.0  # when the next certificate may be computed: some take seconds
 
     def public(self) -> dict[str, Any]:
         """For the status file: releases charged, and what everything charged on these records costs together."""
@@ -280,7 +278,7 @@ def _owner(
     if injected_seed is not None:
         log(warning(TEST_NOISE))
     masks = None if program.plan.masked is None else own_masks(party, planned)
-    machine = _machine(planned, at, own, source, outlet, journal, masks)
+    machine = _machine(planned, at, own, source, outlet, masks)
     return _Owner(machine, outlet, own, epsilon, table_sides(party, planned, own, judged, injected_seed))
 
 
@@ -304,18 +302,17 @@ def _machine(
     records: OwnRecords,
     source: randomness.NoiseSource,
     outlet: Outlet,
-    journal: Journal,
     masks: Masks | None,
 ) -> Machine:
     program, agreement = planned.program, planned.agreement
     if isinstance(program.functions, Rounds):
         side = RoundsSide(program, at, records, source)
         if masks is not None:
-            return _masked(planned, at, side, outlet, journal, masks)
+            return _masked(planned, at, side, outlet, masks)
         if planned.hub:
             from coterie.federation.shapes.hub import HubOwner
 
-            return HubOwner(int(program.schedule), side, outlet, journal, agreement.patience)
+            return HubOwner(int(program.schedule), side, outlet, agreement.patience)
         from coterie.federation.shapes.rounds import RoundsOwner, Setting
 
         setting = Setting(
@@ -325,7 +322,7 @@ def _machine(
             debiased=program.debiased,
             patience=agreement.patience,
         )
-        return RoundsOwner(setting, side, outlet, journal)
+        return RoundsOwner(setting, side, outlet)
     visit = VisitSide(program, at, records, source)
     if planned.hub:
         from coterie.federation.shapes.learner import Visitor
@@ -335,20 +332,16 @@ def _machine(
         clock = partial(random.SystemRandom().expovariate, agreement.clock)
         if isinstance(source, randomness.Injected):
             clock = float
-        return Visitor(visit, outlet, journal, clock, agreement.patience, len(np.asarray(program.schedule)))
+        return Visitor(visit, outlet, clock, agreement.patience, len(np.asarray(program.schedule)))
     from coterie.federation.shapes.walk import Walker
 
-    return Walker(
-        visit, RegisterSide(program), outlet, journal, agreement.owners, at, agreement.patience, program
-    )
+    return Walker(visit, RegisterSide(program), outlet, agreement.owners, at, agreement.patience, program)
 
 
-def _masked(
-    planned: Collaboration, at: int, side: RoundsSide, outlet: Outlet, journal: Journal, masks: Masks
-) -> Machine:
+def _masked(planned: Collaboration, at: int, side: RoundsSide, outlet: Outlet, masks: Masks) -> Machine:
     process, patience = secrets.token_bytes(PROCESS), planned.agreement.patience
     kept = 1 if planned.hub else KEPT
-    member = Member(planned.sums, side, outlet, journal, masks, owner=at, process=process, kept=kept)
+    member = Member(planned.sums, side, outlet, masks, owner=at, process=process, kept=kept)
     if planned.hub:
         return MaskedOwner(member, patience)
     return TreeOwner(member, planned.graph, patience)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,6 @@ from coterie.units import told_owners
 if TYPE_CHECKING:
     from coterie.accounting import Certificate
     from coterie.mechanisms import ReleasePlan
-    from coterie.protocols import Task
 
 _SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
 RISKS = {  # what of the noise is not exact: shown in every report
@@ -69,18 +67,21 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         return found
     at = agreement.owners.index(party.name)
     plan = charged_plan(party, planned)
-    certificate = certificates_of(plan, planned.task.delta)[at]
+    task = planned.task
+    certificate = certificates_of(plan, task.delta)[at]
+    person, pair = (tell(plan, task.delta, task.owners_per_person) for tell in (person_told, pair_told))
+    others = None if plan.masked is None else against_all_others(plan, task.delta)[at]
     return found | {
         "certified_epsilon": certificate.to_json()["epsilon"],
-        "all_others_epsilon": None if plan.masked is None else _together(plan, planned.task.delta, at),
-        "owners_per_person": planned.task.owners_per_person,
-        "person_epsilon": _person(plan, planned.task, person_told),
-        "pair_epsilon": _person(plan, planned.task, pair_told),
-        "delta": planned.task.delta,
+        "all_others_epsilon": others and others.to_json()["epsilon"],
+        "owners_per_person": task.owners_per_person,
+        "person_epsilon": person and person.to_json()["epsilon"],
+        "pair_epsilon": pair and pair.to_json()["epsilon"],
+        "delta": task.delta,
         "view": certificate.view,
         "releases": outcome.charged,
         "spent_epsilon": outcome.spent.to_json()["epsilon"],
-        "budget_epsilon": planned.task.epsilon[at] if party.epsilon is None else party.epsilon,
+        "budget_epsilon": task.epsilon[at] if party.epsilon is None else party.epsilon,
         "ledger": str(party.ledger),
         "noise": TEST_NOISE if outcome.injected else RISKS[party.generator],
         "own_metric": own_metric(outcome),
@@ -88,25 +89,11 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _together(plan: ReleasePlan, delta: float, owner: int) -> float | str:
-    """Of masked sums: against all other owners together."""
-    return against_all_others(plan, delta)[owner].to_json()["epsilon"]
-
-
-def _person(
-    plan: ReleasePlan, task: Task, told: Callable[[ReleasePlan, float, int], Certificate | None]
-) -> float | str | None:
-    """Of a person whom several owners know; None where there is nothing to tell."""
-    found = told(plan, task.delta, task.owners_per_person)
-    return None if found is None else found.to_json()["epsilon"]
-
-
 def _promise(outcome: Outcome, plan: ReleasePlan, certificate: Certificate) -> list[str]:
     """Of this run, and of all that the owner's ledger counts; of noise that somebody knows, nothing."""
     agreement = outcome.collaboration.agreement
-    table = agreement.schema.empty(agreement.name)
     engine = SEEDED if outcome.injected else REAL
-    found = promise(describe.facts(plan, [certificate], agreement.experiment, table, engine))
+    found = promise(describe.facts(plan, [certificate], agreement.experiment, agreement.table, engine))
     if outcome.injected or outcome.spent is None:
         return found
     spent = outcome.spent
@@ -119,7 +106,7 @@ def own_metric(outcome: Outcome) -> dict[str, Any] | None:
         return None
     problem = outcome.collaboration.task.problem
     agreement = outcome.collaboration.agreement
-    judge = judge_of(agreement.experiment, agreement.schema.empty(agreement.name), problem.loss.name)
+    judge = judge_of(agreement.experiment, agreement.table, problem.loss.name)
     x, y, _ = outcome.records.laid_out
     value = judge(np.asarray(problem.model.scores(*jax.device_put((outcome.model, x)))), y)
     return {"name": judge.metric, "value": value if np.isfinite(value) else str(value)}

@@ -10,18 +10,20 @@ from typing import Any
 
 from coterie import _check
 from coterie.errors import InputError
+from coterie.experiments.settings import Positive, Probability, fit
 from coterie.federation.releases.randomness import GENERATORS, Generator
 from coterie.federation.transport.address import checked
 from coterie.federation.transport.trust import checked_name
 
 NAME = "node.toml"
-SETTINGS = (
-    "name", "listen", "router", "proxy", "generator", "epsilon", "delta", "ledger", "same_people", "trusts_aggregator",
-)  # fmt: skip
-TABLES = (
-    "peers",
-    "honest",
-)  # what their lines name are parties; a line at the end of the file is one of these
+SETTINGS: dict[str, Any] = {
+    "name": str, "listen": str, "router": str, "proxy": str, "generator": str, "epsilon": Positive,
+    "delta": Probability, "ledger": str, "same_people": bool, "trusts_aggregator": bool,
+}  # fmt: skip
+TABLES = {  # what their lines name are parties; a line at the end of the file is one of these
+    "peers": "names to host:port",
+    "honest": "names of owners to the fingerprints of their keys",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +37,10 @@ class Party:
     router: str | None = None
     proxy: str | None = None  # host:port of an HTTP proxy, by which this party dials whomever it dials
     generator: Generator = "exact"
-    epsilon: float | None = (
-        None  # the ledger's budget over all runs; None: what the agreement says for this run
-    )
+    epsilon: float | None = None  # the ledger's budget over all runs; None: the agreement's for this run
     delta: float | None = None
-    ledger_file: str | None = (
-        None  # `ledger` in the file; one for all networks that the same records take part in
-    )
-    same_people: bool = (
-        False  # as the ledger's: records that differ from those it was begun with are charged to it
-    )
+    ledger_file: str | None = None  # `ledger` in the file; one for all networks that the records are in
+    same_people: bool = False  # as the ledger's: other records than it was begun with are charged to it
     trusts_aggregator: bool = False  # with messages that have less noise than what it publishes
     honest: dict[str, str] = field(default_factory=dict)
     # Owners whom this one knows to be honest, and their keys' fingerprints as they told them: masked sums rely on them.
@@ -91,11 +87,9 @@ class Party:
         """The file's content."""
         import tomli_w
 
-        own = {"name": self.name, "listen": self.listen, "router": self.router, "proxy": self.proxy}
-        own |= {"generator": self.generator}
-        own |= {"epsilon": self.epsilon, "delta": self.delta}
-        own |= {"ledger": self.ledger_file, "same_people": self.same_people or None}
-        own |= {"trusts_aggregator": self.trusts_aggregator or None}
+        own = {name: getattr(self, name) for name in ("name", "listen", "router", "proxy", "generator")}
+        own |= {"epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger_file}
+        own |= {name: getattr(self, name) or None for name in ("same_people", "trusts_aggregator")}
         return tomli_w.dumps(
             {key: value for key, value in own.items() if value is not None}
             | {"peers": self.peers}
@@ -141,25 +135,17 @@ def _refuse_below(path: Path, given: dict[str, Any]) -> None:
 
 def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     _refuse_below(path, given)
-    for key in ("name", "listen", "router", "proxy", "generator", "ledger"):
-        if not isinstance(given.get(key, ""), str):
-            raise InputError(f"{path}: {key}={given[key]!r}: must be text.")
+    for key, kind in SETTINGS.items():
+        if key in given:
+            fit(f"{path}: {key}", given[key], kind)
     checked_name(given.get("name", ""))
     _check.one_of("generator", given.get("generator", "exact"), GENERATORS)
-    if "epsilon" in given:
-        _check.positive("epsilon", given["epsilon"])
-    if "delta" in given:
-        _check.probability("delta", given["delta"])
-    for key in ("same_people", "trusts_aggregator"):
-        if not isinstance(given.get(key, False), bool):
-            raise InputError(f"{path}: {key}={given[key]!r}: must be true or false.")
-    peers = given.get("peers", {})
-    if not isinstance(peers, dict) or not all(isinstance(one, str) for one in peers.values()):
-        raise InputError(f"{path}: peers must map names to host:port.")
+    for table, what in TABLES.items():
+        told = given.get(table, {})
+        if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
+            raise InputError(f"{path}: {table} must map {what}.")
     places = {key: given[key] for key in ("listen", "router", "proxy") if key in given}
-    for key, place in (places | {f"peers.{name}": place for name, place in peers.items()}).items():
+    places |= {f"peers.{name}": place for name, place in given.get("peers", {}).items()}
+    for key, place in places.items():
         checked(f"{path}: {key}", place)
-    honest = given.get("honest", {})
-    if not isinstance(honest, dict) or not all(isinstance(one, str) for one in honest.values()):
-        raise InputError(f"{path}: honest must map names of owners to the fingerprints of their keys.")
     return {"ledger_file" if key == "ledger" else key: value for key, value in given.items()}

@@ -136,9 +136,8 @@ def _by_unit(
     """
     groups, found = planned.groups, placed(units, len(units), planned.agreement.unit.records)
     at, within = found
-    x = np.require(
-        planned.features.apply(rows.x[at.ravel()]), requirements="W"
-    )  # large: not copied without need
+    # large: not copied without need
+    x = np.require(planned.features.apply(rows.x[at.ravel()]), requirements="W")
     x = x.reshape(*at.shape, *x.shape[1:])
     x[~found.real] = 0
     y = np.where(found.real, rows.y[at], 0).astype(rows.y.dtype)

@@ -44,9 +44,7 @@ class Description:
     task: Task
     target: str
     unit: str  # of a quantity, in words; empty where nobody stated one
-    classes: tuple[
-        str, ...
-    ]  # in the order of scores; binary: the second is the one that a positive score means
+    classes: tuple[str, ...]  # in the order of scores; of two, a positive score means the second
     range: tuple[float, float] | None  # of a quantity, in its own unit: scores -1 and 1 stand for its ends
     fields: tuple[Field, ...]  # columns, in order; none where rows are images
     shape: tuple[int, ...]  # of an image; empty where rows have columns
@@ -137,9 +135,7 @@ def from_json(value: Mapping[str, Any]) -> Description:
         made_by=_text(model.get("from", "")),
         activation=_one_of(model["activation"], (None, "tanh", "relu")),
         loss=_text(model["loss"]),
-        decision=_decision(value["decision"])
-        if "decision" in value
-        else PLAIN,  # of before there was a choice
+        decision=_decision(value["decision"]) if "decision" in value else PLAIN,  # before there was a choice
         training=_fitting(value["training"], _TRAINING),
         privacy=_fitting(value["privacy"], _PRIVACY),
         metrics=_metrics(value["metrics"]),
@@ -213,9 +209,8 @@ def _field_from_json(value: Mapping[str, Any]) -> Field:
         return Binned(given["name"], edges, given["unit"])
     if type(given.get("log", False)) is not bool:
         raise ValueError("log is true or false")
-    if (
-        kind is not Plain or given["low"] != given["high"]
-    ):  # a number that is kept as it is may have one value only
+    # a number that is kept as it is may have one value only
+    if kind is not Plain or given["low"] != given["high"]:
         _span([given["low"], given["high"]])
     _number(given["low"])
     return kind(**given)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from coterie._rounding import budget_range
 from coterie.evaluation.words import about, sentences
 from coterie.model.description import Description
 from coterie.model.predictor import TrainedModel
@@ -104,11 +105,10 @@ def promise_is_about(said: Description) -> str:
 def costs(said: Description) -> list[tuple[str, str]]:
     """Budget, claim and certificate."""
     facts = said.privacy
-    low, high = min(facts["budget_epsilon"]), max(facts["budget_epsilon"])
     together, person, pair = (facts["facts"].get(key) for key in ("all_others", "person", "pair"))
     owners = told_owners(facts["facts"].get("owners_per_person", 1))
     return [
-        ("budget", f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"),
+        ("budget", budget_range(facts["budget_epsilon"])),
         ("claimed", f"{_epsilon(facts['claim']['epsilon'], '=')}  {facts['claim']['source']}"),
         ("certified", f"{_epsilon(facts['certified_epsilon']['max'], '≤')}  {facts['accountant']}"),
         *([("against all others", _epsilon(together["epsilon"], "≤"))] if together else []),

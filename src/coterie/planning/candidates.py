@@ -23,9 +23,7 @@ from coterie.program import Program
 from coterie.protocols import Task, build
 
 CLIPS = (0.5, 0.75, 1.0)  # shares of the gradient's bound
-SPREAD = 2.0 ** np.arange(
-    -3, 8
-)  # step sizes tried: these parts of the largest that every record's curvature allows
+SPREAD = 2.0 ** np.arange(-3, 8)  # of the largest step that every record's curvature allows: what is tried
 VISITS = 1000  # a run of more visits is not tried: each waits for the one before
 _TRACKED = 0.8  # push_sum's default quantile
 _FASTEST = 0.2  # of its threshold's logarithm, times the count's error, a round

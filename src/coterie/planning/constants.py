@@ -36,9 +36,7 @@ class Constants:
 
     spectrum: tuple[float, ...]  # eigenvalues of the features' second moment, descending
     from_rows: bool = False  # whether the spectrum was measured on declared public rows
-    optimum: tuple[
-        float, ...
-    ] = ()  # mean square of the optimum along each of these directions; (): equally long
+    optimum: tuple[float, ...] = ()  # its mean square along each of these directions; (): equally long
     gap: float | None = None  # share of the loss at zero; None: assumed
     bend: float = BEND
     persons: Persons = EVERYBODY_ONE  # declared: how many records those have who are protected whole

@@ -49,9 +49,7 @@ class Excess(NamedTuple):
 class Round(NamedTuple):
     """One round on the pair (inner state, output): s ← matrix s + entry (drive θ̂ + noise)."""
 
-    matrix: tuple[
-        np.ndarray, np.ndarray, np.ndarray, np.ndarray
-    ]  # rows of the 2 × 2 matrix, each (tries, groups)
+    matrix: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # 2 × 2, by rows, each (tries, groups)
     entry: tuple[np.ndarray, np.ndarray]
 
 

@@ -39,9 +39,8 @@ def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
     kind = "regression" if classes == 1 else "binary" if classes == 2 else "multiclass"
     sheet = Sheet(kind, task.problem.loss.name, 0 if classes == 1 else classes, True)
     rows, likely = sum(task.sizes), LIKELY_ERROR if classes == 1 else LIKELY
-    whole = sum(
-        (2 * noise_for(budget, task.delta) * sheet.reach) ** 2 for budget in task.epsilon
-    )  # of a share of 1
+    # of a share of 1
+    whole = sum((2 * noise_for(budget, task.delta) * sheet.reach) ** 2 for budget in task.epsilon)
     best = recommended(sheet, whole / share, share, rows, likely)
 
     def width(part: float) -> float:

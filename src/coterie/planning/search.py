@@ -114,6 +114,7 @@ def plan(
         raise InputError(f"rounds_at_most={most}: no protocol can run here ({reasons}).")
     best = ranked[0]
     program = build(best.protocol, task, best.settings, "certified")
+    together = [] if colluding is None else against_all_others(program.plan, task.delta)
     return Plan(
         best=best,
         others=tuple(ranked[1:]),
@@ -125,7 +126,7 @@ def plan(
         noise_multiplier=tuple(map(float, program.plan.noise_multiplier)),
         noise_scale=tuple(map(float, program.plan.noise_scale)),
         certified=max(certificate.epsilon for certificate in certificates_of(program.plan, task.delta)),
-        all_others=None if colluding is None else _together(program, task.delta),
+        all_others=max((certificate.epsilon for certificate in together), default=None),
         view=program.plan.view,
         hub=program.hub,
         constants=constants,
@@ -202,10 +203,6 @@ def _gossip(task: Task, usable: tuple[str, ...]) -> tuple[int, float]:
         return 1, 0.0
     steps = topologies.gossip_steps_for(task.topology)
     return steps, topologies.contraction(task.topology, steps)
-
-
-def _together(program: Program, delta: float) -> float:
-    return max(certificate.epsilon for certificate in against_all_others(program.plan, delta))
 
 
 def _messages(task: Task, program: Program, gossip: int) -> int:

@@ -28,9 +28,7 @@ class Teller:
         async with self._turn:
             try:
                 found = await self._answer([*words, "--json"])
-            except (
-                BaseException
-            ):  # also where nobody waits for it any more: an answer must not meet another question
+            except BaseException:  # even if nobody waits any more: an answer must not meet another question
                 await self.close()
                 raise
         if found["status"]:

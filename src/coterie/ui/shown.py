@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coterie._rounding import at_most, upper
+from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
@@ -49,7 +49,7 @@ def summary(place: Path) -> dict[str, Any]:
         "oracle": sorted(metric.oracle | ({"counted"} if run.sizes_are_private else set())),
         "certified": _at_most(run.privacy.certified.max),
         "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
-        "budget": _range(run.privacy.budgets),
+        "budget": budget_range(run.privacy.budgets),
         "delta": number(run.privacy.delta),
         "within": sum(run.privacy.within),
         "gains": int((run.gain > 0).sum()),
@@ -172,16 +172,6 @@ def _at_most(epsilon: float) -> str:
     return f"ε ≤ {number(at_most(epsilon))}" if math.isfinite(epsilon) else "no finite ε"
 
 
-def _range(budgets: tuple[float, ...]) -> str:
-    low, high = min(budgets), max(budgets)
-    return f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
-
-
-def now() -> float:
-    """Seconds since 1970."""
-    return time.time()
-
-
 def node(folder: str) -> dict[str, Any]:
     """Where this machine's parties stand: of one party's folder, or of a whole network's. Reads status files alone."""
     from coterie.federation.local import read_status
@@ -198,7 +188,7 @@ def node(folder: str) -> dict[str, Any]:
         raise InputError(
             f"folder={folder!r}: has neither {NAME} nor parties. Give a party's folder, or a network's."
         )
-    return {"folder": str(place), "parties": [party(one, now()) for one in found]}
+    return {"folder": str(place), "parties": [party(one, time.time()) for one in found]}
 
 
 def party(snapshot: dict[str, Any], at: float) -> dict[str, Any]:

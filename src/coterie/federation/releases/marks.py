@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.transport.sealing import private_key
 from coterie.federation.transport.wire import Refused
 
 HASH = 32  # bytes
@@ -46,24 +46,6 @@ def mark_of(step: int, attempt: int, body: bytes) -> Mark:
     return Mark(step, attempt, body[:HASH], body[HASH:])
 
 
-class Releases(Protocol):
-    """An owner's releases in this run, as its ledger has them (`release.Outlet`)."""
-
-    @property
-    def where(self) -> str:
-        """The ledger's file, for an error's words."""
-        ...
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The steps that have one, in order."""
-        ...
-
-    def stored(self, step: int) -> bytes | None:
-        """The message of a step."""
-        ...
-
-
 class Hand:
     """What a party seals with, in one run. Its copies, on whatever machine, have the same one."""
 
@@ -76,11 +58,8 @@ class Hand:
         """From the file of the party's private key, however it is written there."""
         from cryptography.hazmat.primitives import serialization as forms
 
-        private = forms.load_pem_private_key(key.read_bytes(), password=None)
-        return cls(
-            private.private_bytes(forms.Encoding.DER, forms.PrivateFormat.PKCS8, forms.NoEncryption()),
-            agreement,
-        )
+        written = forms.Encoding.DER, forms.PrivateFormat.PKCS8, forms.NoEncryption()
+        return cls(private_key(key).private_bytes(*written), agreement)
 
     def mark(self, step: int, attempt: int, message: bytes) -> Mark:
         """The mark of a release."""

@@ -21,7 +21,7 @@ _LEDGER = "ledger"  # the journal's key: how far the ledger has come
 
 
 class Outlet:
-    """One owner's releases of one run, through its ledger.
+    """One owner's releases of one run, through its ledger; `journal`: what goes with them over a restart.
 
     Guarantee: `release` returns only what the ledger holds, with its charge; a step has one message for ever, also
     after a crash; the messages of a run never exceed the plan's, nor the ledger's budget.
@@ -48,7 +48,7 @@ class Outlet:
         """
         _agree(ledger, journal)
         _refuse_unsettled(ledger, run)
-        self._ledger, self._run, self._messages, self._journal = ledger, run, messages, journal
+        self._ledger, self._run, self._messages, self.journal = ledger, run, messages, journal
         self._charges = charges_of(plan, owner, messages)
         self._tables = dict(zip(tables, self._charges.tables, strict=True))
         self._steps = ledger.rounds(run)
@@ -91,7 +91,7 @@ class Outlet:
         stored = self._ledger.charge(self._run, step, event, body, part=part)
         assert stored is not None
         self._said.add(step)
-        self._journal.put({_LEDGER: _noted(self._ledger.top)})
+        self.journal.put({_LEDGER: _noted(self._ledger.top)})
         self._steps.append(step)
         self._turns += step not in self._tables
         return stored

@@ -33,9 +33,7 @@ class OwnRecords(NamedTuple):
 
     x: np.ndarray  # (rows, ...), or of units (units, places, ...)
     y: np.ndarray  # (rows,), or (units, places)
-    within: np.ndarray | None = (
-        None  # (units,) how many of a unit's places hold a record; None: rows are records
-    )
+    within: np.ndarray | None = None  # (units,) how many places hold a record; None: rows are records
 
     @property
     def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -52,9 +50,7 @@ class Judged(NamedTuple):
     unit: np.ndarray | None = None  # (rows,) which unit each is of, where several may be of one
 
 
-_ATTEMPT = (
-    2**20
-)  # steps between a test's draws for two attempts at one round; others' draws are never the same
+_ATTEMPT = 2**20  # steps between a test's draws for two attempts at one round; others' are never the same
 
 
 class _Static(NamedTuple):
@@ -80,25 +76,32 @@ class _Held(NamedTuple):
     within: Array | None
 
 
-class RoundsSide:
-    """One owner of a protocol of rounds."""
+class _OwnSide:
+    """One owner's records and numbers on the device, and its randomness."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
         self._static = _Static(program.functions, program.plan.sampler)
         self._params, self._source = program.params, source
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+
+    def start(self) -> PyTree:
+        """The owner before its first release: in rounds its state, at visits its private one."""
+        key = self._source.coin_key(0)
+        with jax.threefry_partitionable(False):
+            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
+
+
+class RoundsSide(_OwnSide):
+    """One owner of a protocol of rounds."""
+
+    def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
+        super().__init__(program, owner, records, source)
         now = _context(self._fixed, 1, 0, source.coin_key(1))
         state = _shapes(_start, self._static, self._params, now)
         message, _ = _shapes(_emit_round, self._static, state, self._held, source.noise(1), now, now.key)
         self.layout = wire.foreign(message, program.bounds)
         self.private_layout = wire.layout(state.private)
         self.public_layout = wire.layout(state.public)
-
-    def start(self) -> State:
-        """The owner before the first round."""
-        key = self._source.coin_key(0)
-        with jax.threefry_partitionable(False):
-            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
 
     def emit(self, state: State, step: int, turn: int, attempt: int = 0) -> tuple[PyTree, PyTree]:
         """The message of a round and the private state after it. Draws noise anew at every call.
@@ -130,13 +133,11 @@ class RoundsSide:
         return _host(self._static.functions.model(public))
 
 
-class VisitSide:
+class VisitSide(_OwnSide):
     """One owner of a protocol of visits."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
-        self._static = _Static(program.functions, program.plan.sampler)
-        self._params, self._source = program.params, source
-        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        super().__init__(program, owner, records, source)
         now = _context(self._fixed, 1, 0, source.coin_key(1))
         register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
         query = jax.eval_shape(partial(_ask, self._static), register, now)
@@ -147,12 +148,6 @@ class VisitSide:
         self.layout, self.query_layout = wire.foreign(message, program.bounds), wire.foreign(query)
         self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, register))
         self.private_layout = wire.layout(private)
-
-    def start(self) -> PyTree:
-        """The owner's private state before its first visit."""
-        key = self._source.coin_key(0)
-        with jax.threefry_partitionable(False):
-            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
 
     def emit(self, private: PyTree, query: PyTree, step: int, turn: int) -> tuple[PyTree, PyTree]:
         """The message of a visit and the private state after it. Draws noise anew at every call.

@@ -30,9 +30,10 @@ from typing import NamedTuple
 from coterie._types import PyTree
 from coterie.errors import LedgerError
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.marks import HASH, Hand, Mark, Marks, Releases, mark_of
+from coterie.federation.releases.marks import HASH, Hand, Mark, Marks, mark_of
+from coterie.federation.releases.release import Outlet
 from coterie.federation.transport.lines import warning
-from coterie.federation.transport.machine import Machine, Out, Patience, Status
+from coterie.federation.transport.machine import Machine, Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 NUMBER = 16  # bytes of a process's own number
@@ -72,7 +73,7 @@ class Witnessed:
         joining: Joining,
         journal: Journal,
         hand: Hand,
-        releases: Releases | None,
+        releases: Outlet | None,
         *,
         process: bytes,
         log: Callable[[str], None],
@@ -96,14 +97,25 @@ class Witnessed:
         self._clock = self._since = now
         return self._ask(now) + self._begin(now)
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A peer's word about releases, or one for the machine."""
         self._wake(now)
-        try:
-            return self._received(sender, message, now)
-        except Refused:
-            self._refused += 1
-            raise
+        if sender not in self._places:
+            raise Refused("not a peer")
+        if message.kind == Kind.JOIN:
+            return self._on_join(sender, message, now)
+        if message.kind == Kind.WITNESS:
+            return self._on_witness(sender, message, now)
+        if sender in self._barred:
+            raise Refused("has released two messages for one step")
+        if message.kind == Kind.RELEASED:
+            return self._on_released(sender, message)
+        if not self._open:
+            return []  # as if it were lost: machines ask again
+        return self._differs(sender, message) or self._outward(
+            self.machine.receive(sender, message, now), now
+        )
 
     def tick(self, now: float) -> list[Out]:
         """Ask again who has not answered; let the machine go on."""
@@ -232,23 +244,6 @@ class Witnessed:
         return [Out(peer, message) for peer in self._places if peer in peers]
 
     # What others say.
-
-    def _received(self, sender: str, message: Message, now: float) -> list[Out]:
-        if sender not in self._places:
-            raise Refused("not a peer")
-        if message.kind == Kind.JOIN:
-            return self._on_join(sender, message, now)
-        if message.kind == Kind.WITNESS:
-            return self._on_witness(sender, message, now)
-        if sender in self._barred:
-            raise Refused("has released two messages for one step")
-        if message.kind == Kind.RELEASED:
-            return self._on_released(sender, message)
-        if not self._open:
-            return []  # as if it were lost: machines ask again
-        return self._differs(sender, message) or self._outward(
-            self.machine.receive(sender, message, now), now
-        )
 
     def _on_released(self, sender: str, message: Message) -> list[Out]:
         mark = mark_of(message.step, message.sub, message.body)

@@ -24,7 +24,7 @@ from coterie.evaluation.selection import candidate
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.releases.release import Outlet
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Machine, Out, Patience, Status
+from coterie.federation.transport.machine import Machine, Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Layout, Message, Refused
 
 NONE = b""  # in a table's place: its owner releases none
@@ -36,7 +36,7 @@ _AT_ONCE = 16  # tables sent for one HAVE
 _WORDS = {"selection": "sums of losses", "evaluation": "table of scores"}
 
 
-class Terms(NamedTuple):
+class TableTerms(NamedTuple):
     """What the agreement says of one table after training, and whom this party talks to."""
 
     name: str  # of the table
@@ -45,9 +45,7 @@ class Terms(NamedTuple):
     layout: Layout
     peers: Sequence[str]
     patience: Patience
-    choose: Callable[[np.ndarray], int] | None = (
-        None  # (sum of all tables) -> which of the training's models to take
-    )
+    choose: Callable[[np.ndarray], int] | None = None  # (sum of tables) -> which of the models to take
 
 
 class OwnTable(NamedTuple):
@@ -61,12 +59,10 @@ class OwnTable(NamedTuple):
 class Evaluated:
     """A party that trains and then evaluates; `own` is None for one without records."""
 
-    def __init__(self, machine: Machine, terms: Terms, own: OwnTable | None, journal: Journal) -> None:
+    def __init__(self, machine: Machine, terms: TableTerms, own: OwnTable | None, journal: Journal) -> None:
         self.machine, self._terms, self._own, self._journal = machine, terms, own, journal
         self._tables = {owner: body for owner, body in journal.items(terms.name) if owner < len(terms.names)}
-        self._news: float | None = (
-            None  # when the last table came; None: training is not over, or nobody was asked yet
-        )
+        self._news: float | None = None  # when the last table came; None: training is not over
         self._asked = -np.inf
         kept = journal.get(_CHOICE) if terms.choose else None
         self._choice = None if kept is None else int.from_bytes(kept)
@@ -81,20 +77,17 @@ class Evaluated:
         other = isinstance(self.machine, Evaluated) and message.step != self._terms.step
         if message.kind not in (Kind.TABLE, Kind.HAVE) or other:
             return self.machine.receive(sender, message, now) + self._onward(now)
-        try:
-            if sender not in self._terms.peers:
-                raise Refused("not a peer")
-            if message.step != self._terms.step:
-                raise Refused("no such step")
-            outs = (
-                self._taken(sender, message, now)
-                if message.kind == Kind.TABLE
-                else self._sent(sender, message)
-            )
-        except Refused:
-            self._refused += 1
-            raise
-        return outs + self._onward(now)
+        return self._told(sender, message, now) + self._onward(now)
+
+    @counting
+    def _told(self, sender: str, message: Message, now: float) -> list[Out]:
+        if sender not in self._terms.peers:
+            raise Refused("not a peer")
+        if message.step != self._terms.step:
+            raise Refused("no such step")
+        return (
+            self._taken(sender, message, now) if message.kind == Kind.TABLE else self._sent(sender, message)
+        )
 
     def tick(self, now: float) -> list[Out]:
         """Let the training go on; after it, ask for what is missing."""

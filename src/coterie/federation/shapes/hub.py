@@ -15,9 +15,10 @@ import numpy as np
 from coterie._types import PyTree
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.summing import AGGREGATOR, Adding, Asking, refusal
-from coterie.federation.shapes.voice import Diverged, Voice, VoiceSide
+from coterie.federation.shapes.voice import Diverged, Voice
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
@@ -28,20 +29,12 @@ _PUBLIC, _SUM, _DONE = "public", "sum", "done"  # keys of the journal
 class HubOwner(Asking):
     """One owner: a `Machine`."""
 
-    def __init__(
-        self,
-        rounds: int,
-        side: VoiceSide,
-        outlet: Outlet,
-        journal: Journal,
-        patience: Patience,
-        hub: str = AGGREGATOR,
-    ) -> None:
-        super().__init__(rounds, patience, hub)
-        self._side, self._journal = side, journal
+    def __init__(self, rounds: int, side: RoundsSide, outlet: Outlet, patience: Patience) -> None:
+        super().__init__(rounds, patience)
+        self._side, self._journal = side, outlet.journal
         self._type = exchange.vector_type(side.layout)
-        self._voice = Voice(side, outlet, journal)
-        stored = journal.get(_PUBLIC)
+        self._voice = Voice(side, outlet)
+        stored = self._journal.get(_PUBLIC)
         self._back = stored is not None  # a party that comes back asks first whether its round is over
         self._step = 0 if stored is None else int.from_bytes(stored[:8])
         body = None if stored is None else np.frombuffer(stored[8:], np.uint8)
@@ -69,7 +62,7 @@ class HubOwner(Asking):
 
     def _answer(self, message: Message, now: float) -> list[Out]:
         if message.kind == Kind.WANT and message.step > self._rounds:
-            return [refusal(self._hub, message, f"round {message.step}: the agreement has {self._rounds}")]
+            return [refusal(AGGREGATOR, message, f"round {message.step}: the agreement has {self._rounds}")]
         if message.sub or not 1 <= message.step <= self._rounds:
             raise Refused("no such round")
         match message.kind:
@@ -95,7 +88,9 @@ class HubOwner(Asking):
         # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
         own = mixed if said is None else wire.unpack(said, self._side.layout)
         public = self._side.absorb(self._public, own, mixed, message.step)
-        body = exchange.body_of(public, self._side.public_layout, lambda: f"by the sum that {self._hub} sent")
+        body = exchange.body_of(
+            public, self._side.public_layout, lambda: f"by the sum that {AGGREGATOR} sent"
+        )
         self._public, self._step, self._note, self._asked = public, message.step, "", now
         self._journal.put({_PUBLIC: self._step.to_bytes(8) + body})
         if self.done:
@@ -107,22 +102,22 @@ class HubOwner(Asking):
         if message.step > self._step + 1:
             return [self._want()]  # it missed a sum: first things first
         if message.step == self._step + 1:
-            return self._speak() or [refusal(self._hub, message, "nothing is released")]
+            return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
         body = self._voice.said(message.step)
         if body is None:
-            return [refusal(self._hub, message, "nothing was released")]
-        return [Out(self._hub, Message(Kind.VALUE, message.step, 0, body))]
+            return [refusal(AGGREGATOR, message, "nothing was released")]
+        return [Out(AGGREGATOR, Message(Kind.VALUE, message.step, 0, body))]
 
     def _speak(self) -> list[Out]:
         self._back = False
         try:
             body = self._voice.release(self._public, self._step + 1)
         except Diverged as error:
-            raise exchange.diverged(str(error), f"by sums that {self._hub} sent") from error
-        return [] if body is None else [Out(self._hub, Message(Kind.VALUE, self._step + 1, 0, body))]
+            raise exchange.diverged(str(error), f"by sums that {AGGREGATOR} sent") from error
+        return [] if body is None else [Out(AGGREGATOR, Message(Kind.VALUE, self._step + 1, 0, body))]
 
     def _want(self) -> Out:
-        return Out(self._hub, Message(Kind.WANT, self._step + 1))
+        return Out(AGGREGATOR, Message(Kind.WANT, self._step + 1))
 
 
 class Aggregator(Adding):

@@ -26,7 +26,7 @@ from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.shapes.visit import Speaker
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Layout, Message, Refused
 
 LEARNER = "learner"
@@ -75,16 +75,13 @@ class Learner:
         self._pass_over()
         return []
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A frame of an owner."""
-        try:
-            owner = self._indices.get(sender)
-            if owner is None:
-                raise Refused("not an owner")
-            out = self._handle(owner, message, now)
-        except Refused:
-            self._refused += 1
-            raise
+        owner = self._indices.get(sender)
+        if owner is None:
+            raise Refused("not an owner")
+        out = self._handle(owner, message, now)
         self._heard, self._note = now, ""
         return out
 
@@ -239,17 +236,16 @@ class Visitor:
         self,
         side: VisitSide,
         outlet: Outlet,
-        journal: Journal,
         clock: Callable[[], float],
         patience: Patience,
         ticks: int,
     ) -> None:
         self._side, self._clock, self._patience, self._ticks = side, clock, patience, ticks
-        self._speaker = Speaker(side, outlet, journal)
+        self._speaker = Speaker(side, outlet)
         self._saying: Message | None = None  # what is repeated until the learner reacts; None: asleep
         self._wakes, self._again, self._heard = 0.0, 0.0, 0.0
         self._over, self._refused, self._note = False, 0, ""  # over: no more answers of this owner are wanted
-        self._journal, self._model = journal, journal.get(_MODEL)
+        self._journal, self._model = outlet.journal, outlet.journal.get(_MODEL)
 
     def start(self, now: float) -> list[Out]:
         """Fall asleep; with an answer that may not have arrived, repeat it first."""
@@ -260,17 +256,13 @@ class Visitor:
             self._wakes = now
         return self.tick(now)
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A frame of the learner."""
-        try:
-            if sender != LEARNER:
-                raise Refused("not the learner")
-            self._heard = now
-            out = self._handle(message, now)
-        except Refused:
-            self._refused += 1
-            raise
-        return out
+        if sender != LEARNER:
+            raise Refused("not the learner")
+        self._heard = now
+        return self._handle(message, now)
 
     def tick(self, now: float) -> list[Out]:
         """Wake up, or repeat what the learner has not reacted to; in the end, ask for the model now and then."""

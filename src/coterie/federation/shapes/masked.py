@@ -21,8 +21,8 @@ from coterie.federation.transport.wire import Kind, Message, Refused
 class MaskedOwner(Asking):
     """One owner: a `Machine`."""
 
-    def __init__(self, member: Member, patience: Patience, hub: str = AGGREGATOR) -> None:
-        super().__init__(member.terms.rounds, patience, hub)
+    def __init__(self, member: Member, patience: Patience) -> None:
+        super().__init__(member.terms.rounds, patience)
         self._member = member
 
     @property
@@ -59,7 +59,7 @@ class MaskedOwner(Asking):
         except Declined as why:
             again = self._member.next_attempt(roll.round)
             said = Message(Kind.REFUSAL, message.step, again, str(why).encode()[:200])
-        return [Out(self._hub, said)]
+        return [Out(AGGREGATOR, said)]
 
     def _absorbed(self, message: Message, now: float) -> list[Out]:
         member = self._member
@@ -68,9 +68,9 @@ class MaskedOwner(Asking):
             return []
         if message.step > member.step + 1:  # first things first
             return [self._want()]
-        member.take(message.step, message.sub, message.body, self._hub)
+        member.take(message.step, message.sub, message.body, AGGREGATOR)
         self._note, self._asked = "", now
         return [] if self.done else [self._want()]
 
     def _want(self) -> Out:
-        return Out(self._hub, Message(Kind.WANT, self._member.step + 1, 0, self._member.process))
+        return Out(AGGREGATOR, Message(Kind.WANT, self._member.step + 1, 0, self._member.process))

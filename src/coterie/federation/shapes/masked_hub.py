@@ -12,7 +12,7 @@ import numpy as np
 
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.shapes import exchange
-from coterie.federation.shapes.rolls import OUTSIDE, SPENT, Bench, Terms
+from coterie.federation.shapes.rolls import OUTSIDE, SPENT, Bench, SumTerms
 from coterie.federation.shapes.summing import Adding, refusal
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
@@ -33,7 +33,7 @@ class _Open(NamedTuple):
 class MaskedAggregator(Adding):
     """The one who adds up, and is trusted with nothing: a `Machine`."""
 
-    def __init__(self, terms: Terms, journal: Journal, patience: Patience) -> None:
+    def __init__(self, terms: SumTerms, journal: Journal, patience: Patience) -> None:
         super().__init__(terms.names, terms.rounds, patience)
         self._terms, self._journal = terms, journal
         done = journal.get(_DONE)

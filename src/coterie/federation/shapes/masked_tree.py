@@ -25,9 +25,9 @@ from coterie.federation.shapes.calling import Caller
 from coterie.federation.shapes.chain import TIP, Attempt, Chain, Tip
 from coterie.federation.shapes.crowd import Crowd
 from coterie.federation.shapes.member import LATER, OTHER, Declined, Member
-from coterie.federation.shapes.rolls import OUTSIDE, SPENT, Terms
+from coterie.federation.shapes.rolls import OUTSIDE, SPENT, SumTerms
 from coterie.federation.shapes.tree import Graph, distances, spanning
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 from coterie.mechanisms.masks import HISTORY, LABEL, START, Roll, bitmap, extended, members_of
 
@@ -35,7 +35,7 @@ KEPT = 4  # states that an owner keeps: it can go back by three sums
 _ROLL = "roll"  # key of the journal
 
 
-def longest(terms: Terms) -> int:
+def longest(terms: SumTerms) -> int:
     """The most bytes of a frame's body."""
     signs = Crowd(0, {}, len(terms.names), Patience()).size
     return max(terms.longest, TIP + HISTORY + terms.wide + 8 * terms.count, HISTORY + signs)
@@ -69,17 +69,14 @@ class TreeOwner:
                 self._open(ticket, roll, named, again=True)
         return self._hail(self._graph[self._own]) + self._call()
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A neighbour's word."""
         self._now = now
-        try:
-            peer = self._index.get(sender)
-            if peer is None or peer not in self._graph[self._own]:
-                raise Refused("not a neighbour")
-            return self._answer(peer, message) + self._go_on()
-        except Refused:
-            self._refused += 1
-            raise
+        peer = self._index.get(sender)
+        if peer is None or peer not in self._graph[self._own]:
+            raise Refused("not a neighbour")
+        return self._answer(peer, message) + self._go_on()
 
     def tick(self, now: float) -> list[Out]:
         """Say that this owner is there, and ask again; go on without those who had their time."""
@@ -235,9 +232,7 @@ class TreeOwner:
         try:
             own = self._member.answer(message.step, roll, named)
         except Declined as why:
-            guilty = (
-                () if str(why) in (LATER, OTHER) else (self._own,)
-            )  # who answered another root is no culprit
+            guilty = () if str(why) in (LATER, OTHER) else (self._own,)  # who answered another root is none
             return [self._objection(peer, message.step, guilty, str(why))]
         self._attempt = Attempt(message.step, roll, named, message.sub, tree, message.body, own, self._now)
         self._quiet = self._now

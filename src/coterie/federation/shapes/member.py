@@ -7,45 +7,22 @@ journal and witnesses count tickets where they count steps elsewhere, so a ticke
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 
 from coterie._types import PyTree
 from coterie.errors import BudgetError
-from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.journal import numbered
 from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
-from coterie.federation.shapes.rolls import SPENT, Terms
+from coterie.federation.shapes.rolls import SPENT, SumTerms
 from coterie.federation.transport import wire
 from coterie.mechanisms.masks import HISTORY, LABEL, START, Masks, Roll, extended
 from coterie.program import State
 
 _STATE = "public"  # key of the journal
 LATER, OTHER = "a later attempt was answered already", "answered under another roll"
-
-
-class Side(Protocol):
-    """An owner's program on its own records (`side.RoundsSide`), without private state."""
-
-    layout: wire.Layout
-    public_layout: wire.Layout
-
-    def start(self) -> State:
-        """The owner before the first round."""
-        ...
-
-    def emit(self, state: State, step: int, turn: int, attempt: int = 0) -> tuple[PyTree, PyTree]:
-        """A new message: whole numbers, with noise drawn anew."""
-        ...
-
-    def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
-        """The public state after a round."""
-        ...
-
-    def model(self, public: PyTree) -> PyTree:
-        """The owner's model."""
-        ...
 
 
 class Declined(Exception):
@@ -61,10 +38,9 @@ class Member:
 
     def __init__(
         self,
-        terms: Terms,
-        side: Side,
+        terms: SumTerms,
+        side: RoundsSide,
         outlet: Outlet,
-        journal: Journal,
         masks: Masks,
         *,
         owner: int,
@@ -73,10 +49,10 @@ class Member:
     ) -> None:
         """`process`: random, drawn anew at every start; it enters every label. `kept`: states that are kept, of which
         all but the last are there to go back to."""
-        self.terms, self.journal, self.owner, self.process = terms, journal, owner, process
+        self.terms, self.journal, self.owner, self.process = terms, outlet.journal, owner, process
         self._side, self._outlet, self._masks, self._kept = side, outlet, masks, kept
         self.spent = ""  # why nothing is released any more
-        last = journal.last(_STATE)
+        last = self.journal.last(_STATE)
         self._enter(*(last or (0, None)))
         self._farthest = self.step
 
@@ -104,9 +80,7 @@ class Member:
 
     def next_attempt(self, round: int) -> int:
         """The first attempt of the round above all that were charged, sent or not."""
-        places = map(
-            self.terms.place, self._outlet.steps
-        )  # a table's step is no ticket: it has no such round
+        places = map(self.terms.place, self._outlet.steps)  # a table's step is no ticket: of no such round
         return max((attempt + 1 for which, attempt in places if which == round), default=0)
 
     def label(self, roll: Roll) -> bytes:

@@ -19,7 +19,7 @@ _MOST_LEFT_OUT = 16  # doublings of the rounds that an owner is left out for
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class SumTerms:
     """What all parties know of the sums: from the agreement alone."""
 
     names: Sequence[str]

@@ -18,13 +18,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.journal import numbered
 from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.exchange import WINDOW, Debts
 from coterie.federation.shapes.setting import Peer, Setting
-from coterie.federation.shapes.voice import Diverged, Voice, VoiceSide
-from coterie.federation.transport.machine import Out, Status
+from coterie.federation.shapes.voice import Diverged, Voice
+from coterie.federation.transport.machine import Out, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 AHEAD = 16  # places: how far ahead of its own an owner keeps, and asks for, others' values
@@ -37,17 +38,17 @@ _PUBLIC, _DEBTS, _VALUE = "public", "debts", "value"  # keys of the journal
 class RoundsOwner:
     """One owner: a `Machine`."""
 
-    def __init__(self, setting: Setting, side: VoiceSide, outlet: Outlet, journal: Journal) -> None:
-        self._setting, self._side, self._journal = setting, side, journal
+    def __init__(self, setting: Setting, side: RoundsSide, outlet: Outlet) -> None:
+        self._setting, self._side, self._journal = setting, side, outlet.journal
         self._view, self._gossip = setting.view, setting.view.gossip_steps
         self._end = setting.rounds * self._gossip
         self._type = exchange.vector_type(side.layout)
-        self._voice = Voice(side, outlet, journal)
+        self._voice = Voice(side, outlet)
         self._index = {setting.names[one]: one for one in self._view.peers}
         self._peers = {one: Peer() for one in self._view.peers}
         self._inbox: dict[int, dict[int, np.ndarray]] = {}
         self._never: set[tuple[int, int]] = set()  # (place, owner) that its owner refuses to tell
-        self._debts = Debts(journal.get(_DEBTS), self._view.peers)
+        self._debts = Debts(self._journal.get(_DEBTS), self._view.peers)
         self._refused = 0
         self._silent = False  # nothing to say any more, and no way to mix without
         self._furthest = -1  # the highest place that anybody is known, or hoped, to have a value of
@@ -69,14 +70,11 @@ class RoundsOwner:
         outs = self._resume() if said else []
         return outs + self._knock() + self._onward()
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A neighbour's value, or its question."""
         self._now = now
-        try:
-            return self._answer(sender, message) + self._onward()
-        except Refused:
-            self._refused += 1
-            raise
+        return self._answer(sender, message) + self._onward()
 
     def tick(self, now: float) -> list[Out]:
         """Go on without those who had their time, and ask for what is missing."""

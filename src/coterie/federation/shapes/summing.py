@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 AGGREGATOR = "aggregator"
@@ -14,8 +14,8 @@ AGGREGATOR = "aggregator"
 class Asking(ABC):
     """An owner that talks to an aggregator alone, and asks for the next sum until it has all of them."""
 
-    def __init__(self, rounds: int, patience: Patience, hub: str) -> None:
-        self._rounds, self._patience, self._hub = rounds, patience, hub
+    def __init__(self, rounds: int, patience: Patience) -> None:
+        self._rounds, self._patience = rounds, patience
         self._asked, self._refused, self._note = 0.0, 0, ""
         self._alone = True  # the aggregator was not heard since this process began: nothing new is released
 
@@ -24,16 +24,13 @@ class Asking(ABC):
         self._asked = now
         return [] if self.done else [self._want()]
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """What the aggregator says."""
-        try:
-            if sender != self._hub:
-                raise Refused("not the aggregator")
-            self._alone = False
-            return self._answer(message, now)
-        except Refused:
-            self._refused += 1
-            raise
+        if sender != AGGREGATOR:
+            raise Refused("not the aggregator")
+        self._alone = False
+        return self._answer(message, now)
 
     def tick(self, now: float) -> list[Out]:
         """Ask for the sum again."""
@@ -55,7 +52,7 @@ class Asking(ABC):
             notes.append("waits for the aggregator before it releases anything")
         if self._spent:
             notes.append(f"follows without releasing: {self._spent}")
-        waiting = () if self.done else (self._hub,)
+        waiting = () if self.done else (AGGREGATOR,)
         return Status(self._completed, self._rounds, waiting, "; ".join(filter(None, notes)), self._refused)
 
     @property
@@ -85,17 +82,14 @@ class Adding(ABC):
         self._index = {name: owner for owner, name in enumerate(names)}
         self._step, self._since, self._asked, self._now, self._refused = 0, 0.0, 0.0, 0.0, 0
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """What an owner says."""
         self._now = now
-        try:
-            owner = self._index.get(sender)
-            if owner is None:
-                raise Refused("not an owner")
-            return self._answer(owner, message) + self._go_on()
-        except Refused:
-            self._refused += 1
-            raise
+        owner = self._index.get(sender)
+        if owner is None:
+            raise Refused("not an owner")
+        return self._answer(owner, message) + self._go_on()
 
     def tick(self, now: float) -> list[Out]:
         """Go on without those who had their time; ask the others again."""

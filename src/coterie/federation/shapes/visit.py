@@ -16,7 +16,6 @@ import msgpack
 
 from coterie._types import PyTree
 from coterie.errors import BudgetError
-from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.transport import wire
@@ -37,8 +36,8 @@ class _State(NamedTuple):
 class Speaker:
     """One owner's voice. Everything it returns is in the owner's ledger, with its charge."""
 
-    def __init__(self, side: VisitSide, outlet: Outlet, journal: Journal) -> None:
-        self._side, self._outlet, self._journal = side, outlet, journal
+    def __init__(self, side: VisitSide, outlet: Outlet) -> None:
+        self._side, self._outlet, self._journal = side, outlet, outlet.journal
         self._last, self._private = self._recover()
 
     @property

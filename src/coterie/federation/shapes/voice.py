@@ -10,12 +10,12 @@ that was released since would be released twice, for one charge.
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
 
 from coterie._types import PyTree
 from coterie.errors import BudgetError
-from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.journal import numbered
 from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.side import RoundsSide
 from coterie.federation.transport import wire
 from coterie.program import State
 
@@ -27,39 +27,11 @@ class Diverged(Exception):
     """A message had to be made finite before it was charged. It is on the disk, and said when asked for again."""
 
 
-class VoiceSide(Protocol):
-    """An owner's program on its own records (`side.RoundsSide`)."""
-
-    layout: wire.Layout  # of a message
-    private_layout: wire.Layout
-    public_layout: wire.Layout
-
-    def start(self) -> State:
-        """The owner before the first round."""
-        ...
-
-    def emit(self, state: State, step: int, turn: int) -> tuple[PyTree, PyTree]:
-        """A new message and the private state after it."""
-        ...
-
-    def idle(self, public: PyTree, step: int) -> PyTree | None:
-        """What is passed on without releasing anything."""
-        ...
-
-    def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
-        """The public state after a round."""
-        ...
-
-    def model(self, public: PyTree) -> PyTree:
-        """The owner's model."""
-        ...
-
-
 class Voice:
     """An owner's messages, and the private state between them."""
 
-    def __init__(self, side: VoiceSide, outlet: Outlet, journal: Journal) -> None:
-        self._side, self._outlet, self._journal = side, outlet, journal
+    def __init__(self, side: RoundsSide, outlet: Outlet) -> None:
+        self._side, self._outlet, self._journal = side, outlet, outlet.journal
         self.spent = ""  # why nothing is released any more
         self._stateful = bool(side.private_layout.leaves)
         self._private = self._restored()
@@ -107,9 +79,7 @@ class Voice:
             )
         body = self._outlet.release(step, self._outlet.turns(), body)
         self._private = private
-        if (
-            not fits
-        ):  # said only now, after the charge: that a message was no number is something about the records
+        if not fits:  # said after the charge: that a message was no number is something about the records
             raise Diverged(f"step={step}: the message was no finite number")
         return body
 

@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.shapes.election import Election, Proposal, promise_of
@@ -41,7 +40,7 @@ from coterie.federation.shapes.held import Held, Role, Shelf
 from coterie.federation.shapes.peers import Peers, claim_of
 from coterie.federation.shapes.visit import Speaker, Steps
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
 from coterie.program import Program
 
@@ -56,7 +55,6 @@ class Walker:
         side: VisitSide,
         register: RegisterSide,
         outlet: Outlet,
-        journal: Journal,
         names: tuple[str, ...],
         owner: int,
         patience: Patience,
@@ -67,9 +65,9 @@ class Walker:
         self._schedule = [int(one) for one in np.asarray(program.schedule)]
         self._last = len(self._schedule)
         most = int(program.plan.releases[owner])
-        self._steps = Steps(side, register, Speaker(side, outlet, journal), self._schedule, owner, most)
+        self._steps = Steps(side, register, Speaker(side, outlet), self._schedule, owner, most)
         first = Role.MINE if self._schedule[0] == owner else Role.COPY
-        self._shelf = Shelf(journal, Held(0, 0, 0, first, wire.pack(register.open())))
+        self._shelf = Shelf(outlet.journal, Held(0, 0, 0, first, wire.pack(register.open())))
         self._top = self._shelf.held.step  # the latest step that is known of in the promised epoch
         self._election = Election(len(names), owner, patience)
         self._peers = Peers(len(names), owner, self._schedule, patience, 0.0)
@@ -94,20 +92,17 @@ class Walker:
         self._asking = True  # everybody answers
         return self._beat(now) + self._advance(now)
 
+    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A frame of another owner."""
         self._wake(now)
-        try:
-            peer, handler = self._indices.get(sender), self._handlers.get(message.kind)
-            if peer is None or handler is None:
-                raise Refused("not an owner" if peer is None else f"{message.kind.name}: no part of a walk")
-            self._peers.heard(peer, now)
-            if message.step > self._last:
-                raise Refused(f"step {message.step}: {self._last} are agreed on")
-            out = handler(peer, message, now)
-        except Refused:
-            self._refused += 1
-            raise
+        peer, handler = self._indices.get(sender), self._handlers.get(message.kind)
+        if peer is None or handler is None:
+            raise Refused("not an owner" if peer is None else f"{message.kind.name}: no part of a walk")
+        self._peers.heard(peer, now)
+        if message.step > self._last:
+            raise Refused(f"step {message.step}: {self._last} are agreed on")
+        out = handler(peer, message, now)
         self._follow(now)
         return out + self._finish() + self._advance(now)
 

@@ -7,9 +7,7 @@ import socket
 
 from coterie.errors import InputError
 
-_NOT_A_HOST = set(
-    "/#?;%@ "
-)  # what would mean something else to Zenoh, or is this machine's own name of a line
+_NOT_A_HOST = set("/#?;%@ ")  # what means something else to Zenoh, or is this machine's own name of a line
 
 
 def checked(what: str, address: str) -> str:

@@ -6,11 +6,13 @@ under whatever faults it likes; and the process of a real owner (`drive`) runs t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import wraps
+from typing import Any, NamedTuple, Protocol
 
 from coterie._types import PyTree
-from coterie.federation.transport.wire import Message
+from coterie.federation.transport.wire import Message, Refused
 
 
 class Out(NamedTuple):
@@ -70,3 +72,17 @@ class Machine(Protocol):
     def model(self) -> PyTree | None:
         """The model as this party knows it; None where it knows none."""
         ...
+
+
+def counting(receive: Callable[..., list[Out]]) -> Callable[..., list[Out]]:
+    """A machine's `receive`, which adds up in `_refused` what it refuses."""
+
+    @wraps(receive)
+    def received(self: Any, *message: Any) -> list[Out]:
+        try:
+            return receive(self, *message)
+        except Refused:
+            self._refused += 1
+            raise
+
+    return received

@@ -30,9 +30,7 @@ _LAST = 2**53  # steps are counted with whole numbers that every language holds 
 class Kind(IntEnum):
     """What a frame is."""
 
-    HELLO = (
-        0  # body: the agreement's whole hash; `step`: the sender's clock; the first frame on every connection
-    )
+    HELLO = 0  # the first frame on every connection; body: the agreement's hash; `step`: the sender's clock
     VALUE = 1  # rounds: the sender's value of gossip step `sub` of round `step`; sub 0 is its release
     WANT = 2  # rounds: please send your VALUE (or SUM) of this step and sub
     SUM = 3  # aggregate: the weighted sum of the releases of round `step`; learner: the model, after the last tick
@@ -48,17 +46,11 @@ class Kind(IntEnum):
     REFUSAL = 13  # what was asked is not to be had; body: the reason in a few words
     BYE = 14  # the sender has finished or leaves; body: why
     JOIN = 15  # which process speaks under a name: asking to be heard, and who is there (`witness`)
-    WITNESS = (
-        16  # the last release of yours that I have: `step`, attempt `sub`; body: for and from whom, the mark
-    )
+    WITNESS = 16  # the last release of yours here: `step`, attempt `sub`; body: for and from whom, the mark
     RELEASED = 17  # the sender's release of `step`, attempt `sub`, is in its ledger; body: the mark
-    TABLE = (
-        18  # evaluation: the table of scores of owner `sub`, released at `step`; an empty body: it has none
-    )
+    TABLE = 18  # evaluation: the table of owner `sub`, released at `step`; an empty body: it has none
     HAVE = 19  # evaluation: which owners' tables the sender has, as bits; it lacks the others
-    ROLL = (
-        20  # masked sums: who is asked for a message, by the ticket `step` (`shapes.masked`); body: the roll
-    )
+    ROLL = 20  # masked sums: who is asked for a message by the ticket `step` (`masked`); body: the roll
 
 
 class Message(NamedTuple):

@@ -214,34 +214,13 @@ def access(me: str, peers: Sequence[str], run: str, through: str | None = None) 
     if through in peers:
         raise InputError(f"name={through!r}: is the router's. Give the party another one.")
     pairs = {peer: [peer] for peer in peers} if through is None else {through: list(peers)}
-    heard = {
-        subject: [
-            ("put", _keys(run, [(peer, me) for peer in names]), _keys(run, [(me, peer) for peer in names])),
-            ("liveliness_token", _keys(run, [(peer,) for peer in names]), _keys(run, [(me,)])),
-        ]
-        for subject, names in pairs.items()
-    }
-    return _rules(heard)
+    return _rules({subject: _between(run, names, [me]) for subject, names in pairs.items()})
 
 
 def router_access(parties: Sequence[str], run: str) -> dict[str, Any]:
     """A router's access control: each party says what is under its own name, and hears what is for it."""
-    heard = {
-        party: [
-            (
-                "put",
-                _keys(run, [(party, other) for other in parties if other != party]),
-                _keys(run, [(other, party) for other in parties if other != party]),
-            ),
-            (
-                "liveliness_token",
-                _keys(run, [(party,)]),
-                _keys(run, [(other,) for other in parties if other != party]),
-            ),
-        ]
-        for party in parties
-    }
-    return _rules(heard)
+    others = {party: [other for other in parties if other != party] for party in parties}
+    return _rules({party: _between(run, [party], others[party]) for party in parties})
 
 
 def router_config(identity: Identity, listen: str, parties: Sequence[str], run: str, longest: int) -> str:
@@ -289,6 +268,15 @@ def _rules(heard: Mapping[str, Sequence[tuple[str, list[str], list[str]]]]) -> d
         "subjects": subjects,
         "policies": policies,
     }
+
+
+def _between(run: str, those: Sequence[str], these: Sequence[str]) -> list[tuple[str, list[str], list[str]]]:
+    """What comes in of those for these, and what goes out."""
+    pairs = [(one, other) for one in those for other in these]
+    return [
+        ("put", _keys(run, pairs), _keys(run, [(other, one) for one, other in pairs])),
+        ("liveliness_token", _keys(run, [(one,) for one in those]), _keys(run, [(one,) for one in these])),
+    ]
 
 
 def _keys(run: str, names: Sequence[tuple[str, ...]]) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coterie.errors import InputError
 
@@ -54,3 +54,10 @@ def _sha256(path: Path, size: int, changed: int) -> str:
     """Size and time of change are part of the key, so that an edited file is read again."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def frame_of(path: Path, **how: Any) -> Any:
+    """A stored table as a pandas frame; `how`: what a CSV's reader is told."""
+    import pandas as pd
+
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, **how)

@@ -32,18 +32,23 @@ def signs(positive: np.ndarray) -> np.ndarray:
     return np.where(np.asarray(positive, bool), 1.0, -1.0).astype(np.float32)
 
 
-def binary(name: str, encoded: Encoded, y: np.ndarray, test: np.ndarray, **more) -> Table:
-    """A binary `Table`; `test` marks the public test rows, `more` is handed to `Table`."""
+def binary(name: str, encoded: Encoded, y: np.ndarray, test: np.ndarray | None = None, **more) -> Table:
+    """A binary `Table`; `test` marks the public test rows, None: drawn; `more` is handed to `Table`."""
     return _split(name, "binary", encoded, signs(y), test, **more)
 
 
-def multiclass(name: str, encoded: Encoded, y: np.ndarray, test: np.ndarray, **more) -> Table:
+def multiclass(name: str, encoded: Encoded, y: np.ndarray, test: np.ndarray | None = None, **more) -> Table:
     """A `Table` of several classes, `y` in 0 … classes - 1."""
     return _split(name, "multiclass", encoded, np.asarray(y, np.int32), test, **more)
 
 
 def regression(
-    name: str, encoded: Encoded, y: np.ndarray, target_bounds: tuple[float, float], test: np.ndarray, **more
+    name: str,
+    encoded: Encoded,
+    y: np.ndarray,
+    target_bounds: tuple[float, float],
+    test: np.ndarray | None = None,
+    **more,
 ) -> Table:
     """A regression `Table`: targets clipped to their public range and scaled onto [-1, 1]."""
     scaled = scale(y, *target_bounds)
@@ -51,6 +56,7 @@ def regression(
 
 
 def _split(name, task, encoded, y, test, owner=None, whose: Whose | None = None, **more) -> Table:
+    test = random_test_rows(len(y)) if test is None else test
     keep = ~test
     if whose is not None:
         whose = whose.only(np.flatnonzero(keep))._replace(tested=len(np.unique(whose.codes[test])))

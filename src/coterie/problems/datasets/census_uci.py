@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, Plain, encode
+from coterie.problems.datasets._files import frame_of
 from coterie.problems.datasets._table import binary
 from coterie.problems.table import Table
 
@@ -55,7 +56,7 @@ def adult(folder: Path) -> Table:
     import pandas as pd
 
     def read(file: str, skip: int):
-        return pd.read_csv(
+        return frame_of(
             folder / "adult" / file, names=list(_NAMES), skipinitialspace=True, skiprows=skip, na_values="?"
         )
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.problems.datasets.kinds import Spec, as_field, plain, span
+from coterie.problems.datasets.kinds import Spec, as_field, is_list, plain, span
 from coterie.problems.fields import Feature, Image, is_text
 from coterie.problems.names import number_text
 from coterie.units import Unit, unit_of
@@ -71,7 +71,7 @@ class Declared:
             raise InputError(
                 f"unit={self.unit!r}: is a quantity's, and the target has no range. Give one, or no unit."
             )
-        check_alone(tuple(as_field(name, values) for name, values in self.columns.items()))
+        check_alone(self.fields)
 
     @property
     def fields(self) -> tuple[Feature, ...]:
@@ -126,19 +126,19 @@ def from_json(value: Any, source: str) -> Declared:
     if not (target is None or isinstance(target, str)) or not isinstance(columns, Mapping):
         raise InputError(f'{source}: target must be a text, target = "…", and columns a table, [columns].')
     classes, limits = value.get("classes", []), value.get("range")
-    if not _is_list(classes) or not (limits is None or _is_list(limits)):
+    if not is_list(classes) or not (limits is None or is_list(limits)):
         raise InputError(f"{source}: classes and range must be lists.")
     if not isinstance(value.get("unit", ""), str):
         raise InputError(f"{source}: unit must be a text, such as days.")
     for name, spec in columns.items():
-        if not _is_list(spec) and not isinstance(spec, Mapping):
+        if not is_list(spec) and not isinstance(spec, Mapping):
             raise InputError(f"{source}: column {name!r} must be [low, high], a list of values, or a table.")
     left, from_rows = value.get("leave_out", []), value.get("from_rows", False)
-    if not _is_list(left) or not all(isinstance(one, str) for one in left) or not isinstance(from_rows, bool):
+    if not is_list(left) or not all(isinstance(one, str) for one in left) or not isinstance(from_rows, bool):
         raise InputError(f"{source}: leave_out must be a list of columns, and from_rows true or false.")
     return Declared(
         target=target,
-        columns={name: tuple(spec) if _is_list(spec) else plain(spec) for name, spec in columns.items()},
+        columns={name: tuple(spec) if is_list(spec) else plain(spec) for name, spec in columns.items()},
         unit=value.get("unit", ""),
         leave_out=tuple(left),
         from_rows=from_rows,
@@ -151,7 +151,7 @@ def from_json(value: Any, source: str) -> Declared:
 def _misplaced(key: str, said: Any) -> str:
     """What an unknown key may have been meant as: a known one, mistyped, or a column above [columns]."""
     meant = _check.meant(key, _KEYS)
-    if not _is_list(said):
+    if not is_list(said):
         return meant
     if any(isinstance(one, str) for one in said):  # no range
         return meant or f' A column\'s values go below [columns]: {key} = ["…", "…"].'
@@ -197,7 +197,3 @@ def _class(value: Any, source: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InputError(f"{source}: classes: {value!r} must be a text, as the file has it, or a number.")
     return value if isinstance(value, str) else number_text(repr(value)) or repr(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))

@@ -16,7 +16,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -204,23 +204,18 @@ def _with_points(column: Any) -> Any:
     import pandas as pd
 
     codes, words = pd.factorize(column)
-    fixed = _points(words.tolist())
+    fixed = [with_point(word) for word in words.tolist()]
     are_numbers = all(number_text(word) is not None for word in fixed)
     values: Any = [float(word) for word in fixed] if are_numbers else fixed
-    every = pd.Series(
-        [*values, np.nan], dtype=float if are_numbers else object
-    )  # the last: an empty cell, -1
+    # the last: an empty cell, -1
+    every = pd.Series([*values, np.nan], dtype=float if are_numbers else object)
     return pd.Series(every.to_numpy()[codes], index=column.index, name=column.name)
 
 
-def _points(words: Sequence[str]) -> list[str]:
-    """
-    >>> _points(["1,5", "1.5", "1.234,5", "a,b"])
+def with_point(cell: str) -> str:
+    """A number with a decimal comma as one with a point; anything else as it is.
+
+    >>> [with_point(cell) for cell in ("1,5", "1.5", "1.234,5", "a,b")]
     ['1.5', '1.5', '1.234,5', 'a,b']
     """
-    return [with_point(word) for word in words]
-
-
-def with_point(cell: str) -> str:
-    """A number with a decimal comma as one with a point; anything else as it is."""
     return cell.replace(",", ".") if _COMMA.fullmatch(cell) else cell

@@ -7,12 +7,12 @@ the source.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, encode
-from coterie.problems.datasets._table import random_test_rows, regression
+from coterie.problems.datasets._files import frame_of
+from coterie.problems.datasets._table import regression
 from coterie.problems.table import Table
 
 STAY = (0.0, 120.0)  # days
@@ -51,9 +51,7 @@ def sparcs(folder: Path) -> Table:
     are proportional to its discharges to within one. The target is the cell's mean, so it varies less than
     single stays do.
     """
-    import pandas as pd
-
-    frame: Any = pd.read_parquet(folder / "sparcs/sparcs_discharges_by_facility_2009_2020.parquet")
+    frame = frame_of(folder / "sparcs/sparcs_discharges_by_facility_2009_2020.parquet")
     frame = frame.sort_values("Facility ID", kind="stable", ignore_index=True)
     row = thin(frame["Number of Discharges"].to_numpy(), KEPT)
     encoded = encode(frame, CELLS)
@@ -66,9 +64,7 @@ def sparcs(folder: Path) -> Table:
 
 def sparcs_records(folder: Path) -> Table:
     """Length of stay of 997 single discharges (3 of 1,000 have no hospital number), owned by the hospital."""
-    import pandas as pd
-
-    frame: Any = pd.read_csv(folder / "sparcs/sparcs_2016_records_1000.csv.gz", dtype=str)
+    frame = frame_of(folder / "sparcs/sparcs_2016_records_1000.csv.gz", dtype=str)
     frame = frame[frame["Facility Id"].notna()]
     columns = {field.name: frame[field.name].to_numpy() for field in RECORDS}
     columns["Total Charges"] = frame["Total Charges"].str.replace(",", "").to_numpy(np.float64)
@@ -99,7 +95,6 @@ def _stays(name: str, encoded: Encoded, stay: np.ndarray, facility: np.ndarray, 
         encoded,
         stay,
         STAY,
-        random_test_rows(len(stay)),
         owner=owner,
         owner_names=tuple(f"facility {number}" for number in numbers),
         target="length of stay",

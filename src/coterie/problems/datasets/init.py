@@ -18,6 +18,7 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.problems.datasets import delimited, pixels
 from coterie.problems.datasets.dates import reader
+from coterie.problems.datasets.delimited import with_point
 from coterie.problems.datasets.frames import Frame, check_names, missing, read_frame
 from coterie.problems.datasets.kinds import is_id
 from coterie.problems.names import natural, number_text
@@ -162,19 +163,15 @@ def _different(cells: Iterable[str]) -> list[str]:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    return all(number_text(_point(cell)) is not None for cell in cells)
+    return all(number_text(with_point(cell)) is not None for cell in cells)
 
 
 def _has_fractions(values: Sequence[str]) -> bool:
-    return _are_numbers(values) and not all(float(_point(value)).is_integer() for value in values)
-
-
-def _point(cell: str) -> str:
-    return delimited.with_point(cell)
+    return _are_numbers(values) and not all(float(with_point(value)).is_integer() for value in values)
 
 
 def _span(cells: Sequence[str]) -> str:
-    numbers = np.array([float(_point(cell)) for cell in cells])
+    numbers = np.array([float(with_point(cell)) for cell in cells])
     return f"[{number_text(repr(float(numbers.min())))}, {number_text(repr(float(numbers.max())))}]"
 
 

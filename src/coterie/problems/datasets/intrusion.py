@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coterie.problems.datasets._encode import Category, Numeric, encode
-from coterie.problems.datasets._table import binary, random_test_rows
+from coterie.problems.datasets._files import frame_of
+from coterie.problems.datasets._table import binary
 from coterie.problems.table import Table
 
 _SERVICES = (
@@ -67,15 +68,12 @@ FIELDS = (
 
 def kddcup99(folder: Path) -> Table:
     """494,021 connections; 80 % are attacks."""
-    import pandas as pd
-
     names = [field.name for field in FIELDS] + ["label"]
-    frame = pd.read_csv(folder / "kddcup99/kddcup.data_10_percent.gz", names=names)
+    frame = frame_of(folder / "kddcup99/kddcup.data_10_percent.gz", names=names)
     return binary(
         "kddcup99",
         encode(frame, FIELDS),
         (frame["label"] != "normal.").to_numpy(),
-        random_test_rows(len(frame)),
         classes=("normal", "attack"),
         source="UCI KDD Cup 1999 (CC BY 4.0)",
         note="10 % file",

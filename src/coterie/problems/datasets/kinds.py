@@ -82,7 +82,7 @@ def plain(spec: Any) -> Any:
 def span(what: str, values: Any) -> tuple[float, float]:
     """A public range."""
     fine = (
-        _is_list(values)
+        is_list(values)
         and len(values) == 2
         and all(
             isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -90,7 +90,7 @@ def span(what: str, values: Any) -> tuple[float, float]:
         )
     )
     if not fine or not values[0] < values[1]:
-        shown = list(values) if _is_list(values) else values
+        shown = list(values) if is_list(values) else values
         raise InputError(f"{what}={shown!r:.80}: must be two finite numbers, low < high, or a list of texts.")
     return float(values[0]), float(values[1])
 
@@ -132,7 +132,7 @@ def _flag(name: str, what: str, said: Mapping[str, Any]) -> Field:
 def _days(name: str, what: str, said: Mapping[str, Any]) -> Field:
     origin = _day(what, "date", said["date"])
     ends: Any = said.get("range")
-    if not _is_list(ends) or len(ends) != 2:
+    if not is_list(ends) or len(ends) != 2:
         raise InputError(
             f'{what}: a date needs range = ["YYYY-MM-DD", "YYYY-MM-DD"], its first and last day.'
         )
@@ -153,7 +153,7 @@ def _parts(name: str, what: str, said: Mapping[str, Any]) -> Field:
 
 def _image(name: str, what: str, said: Mapping[str, Any]) -> Image:
     shape: Any = said["image"]
-    fine = _is_list(shape) and len(shape) in (2, 3) and all(type(one) is int and one > 0 for one in shape)
+    fine = is_list(shape) and len(shape) in (2, 3) and all(type(one) is int and one > 0 for one in shape)
     if not fine or math.prod(shape) > MOST_PIXELS:
         raise InputError(
             f"{what}: image={shape!r:.40} must be [height, width] or [height, width, channels], whole numbers above 0."
@@ -198,7 +198,7 @@ def _day(what: str, key: str, value: Any) -> date:
 
 
 def _words(what: str, key: str, values: Any) -> tuple[str, ...]:
-    if not _is_list(values) or not values or not all(isinstance(value, str) for value in values):
+    if not is_list(values) or not values or not all(isinstance(value, str) for value in values):
         raise InputError(f"{what}: {key} must be a list of texts.")
     if len(set(values)) < len(values):
         raise InputError(f"{what}: a value is listed twice.")
@@ -211,5 +211,6 @@ def _text(what: str, key: str, value: Any) -> str:
     return value
 
 
-def _is_list(value: Any) -> bool:
+def is_list(value: Any) -> bool:
+    """As files and agreements have them."""
     return isinstance(value, (list, tuple))

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
-from coterie.problems.datasets._table import binary, random_test_rows, regression
+from coterie.problems.datasets._files import frame_of
+from coterie.problems.datasets._table import binary, regression
 from coterie.problems.table import Table
 
 STATES = (
@@ -22,7 +23,11 @@ STATES = (
     "ND", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY",
 )  # fmt: skip
 RATE = (5.0, 31.0)  # per cent a year
-_RATE_SAID = {"target": "interest rate", "target_unit": "per cent a year", "note": "target: per cent a year"}
+_RATE_SAID: dict[str, Any] = {
+    "target": "interest rate",
+    "target_unit": "per cent a year",
+    "note": "target: per cent a year",
+}
 
 CLUB = (
     Numeric("loan_amnt", 500, 40_000),
@@ -81,16 +86,13 @@ SBA = (
 
 def lending_club(folder: Path) -> Table:
     """Interest rate of 118,578 loans whose rate follows from their instalment (of 1,409 it does not)."""
-    import pandas as pd
-
-    frame: Any = pd.read_parquet(folder / "lending-club/lending_club_full_train_set.parquet")
+    frame = frame_of(folder / "lending-club/lending_club_full_train_set.parquet")
     frame = frame[frame["int_rate_recovered"].notna()]
     return regression(
         "lending_club",
         encode(frame, CLUB),
         frame["int_rate_recovered"].to_numpy(),
         RATE,
-        random_test_rows(len(frame)),
         source="LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists",
         **_RATE_SAID,
     )
@@ -98,15 +100,12 @@ def lending_club(folder: Path) -> Table:
 
 def lending_club_states(folder: Path) -> Table:
     """Interest rate of 10,000 loans of early 2018, owned by the borrower's state."""
-    import pandas as pd
-
-    frame: Any = pd.read_csv(folder / "lending-club/loans_full_schema.csv.gz")
+    frame = frame_of(folder / "lending-club/loans_full_schema.csv.gz")
     return regression(
         "lending_club_states",
         encode(frame, CLUB_STATES),
         frame["interest_rate"].to_numpy(),
         RATE,
-        random_test_rows(len(frame)),
         owner=codes_of(frame["state"].to_numpy(), STATES),
         owner_names=STATES,
         source="OpenIntro loans_full_schema (CC BY-SA 3.0), from LendingClub",
@@ -116,15 +115,12 @@ def lending_club_states(folder: Path) -> Table:
 
 def sba_loans(folder: Path) -> Table:
     """Was the loan charged off? 897,154 loans of known outcome and state, owned by the borrower's state."""
-    import pandas as pd
-
-    frame: Any = pd.read_parquet(folder / "sba-loans/SBAnational.parquet")
+    frame = frame_of(folder / "sba-loans/SBAnational.parquet")
     frame = frame[frame["MIS_Status"].notna() & frame["State"].notna()]
     return binary(
         "sba_loans",
         encode(_sba_columns(frame), SBA),
         (frame["MIS_Status"] == "CHGOFF").to_numpy(),
-        random_test_rows(len(frame)),
         owner=codes_of(frame["State"].to_numpy(), STATES),
         owner_names=STATES,
         classes=("paid in full", "charged off"),

@@ -185,7 +185,12 @@ def _undeclared(column: Frame, name: str) -> Feature:
     """Values within [-1, 1]. An array's shape is in its file's header, as names of columns are, and so is public."""
     shape = pixels.shape_of(column)
     if shape is None:
-        _check_unit(name, numbers(column))
+        outside = np.abs(numbers(column)) > 1
+        if outside.any():  # the message names a row but no value: logs travel further than data should
+            raise InputError(
+                f"feature {name!r}: row {first_row(outside)} is outside [-1, 1]."
+                f" Give its public range in a columns file (--columns): [columns] {name} = [low, high]."
+            )
         return Numeric(name, -1.0, 1.0)
     outside = np.abs(pixels.stacked(column, shape).reshape(len(column), -1)).max(axis=1) > 1
     if outside.any():
@@ -194,15 +199,6 @@ def _undeclared(column: Frame, name: str) -> Feature:
             f"columns file (--columns): [columns] {name} = {{image = {list(shape)}, range = [low, high]}}."
         )
     return Image(name, shape, -1.0, 1.0)
-
-
-def _check_unit(name: str, values: np.ndarray) -> None:
-    """The message names a row but no value: logs travel further than data should."""
-    if np.abs(values).max() > 1:
-        raise InputError(
-            f"feature {name!r}: row {first_row(np.abs(values) > 1)} is outside [-1, 1]."
-            f" Give its public range in a columns file (--columns): [columns] {name} = [low, high]."
-        )
 
 
 def _target(column: Frame, said: Declared) -> tuple[Target, tuple[Outside, ...]]:
@@ -226,21 +222,17 @@ def _classes_of(column: Frame) -> Target:
     if are_numbers:  # 1 and 1.0 are the same class
         words = np.array([plain[word] for word in words.tolist()], object)
     classes = sorted(set(words.tolist()), key=float if are_numbers else natural)
-    if are_numbers and not all(float(word).is_integer() for word in classes):
-        raise _needs_range(column.name)
-    if len(classes) > _MOST_CLASSES:
-        raise _needs_range(column.name)
+    fractions = are_numbers and not all(float(word).is_integer() for word in classes)
+    if fractions or len(classes) > _MOST_CLASSES:
+        raise InputError(
+            f"target={column.name!r}: a quantity needs a public range. Give it in a columns file (--columns): range = "
+            "[low, high]."
+        )
     if len(classes) < 2:
         raise InputError(f"target={column.name!r}: has one class, {classes[0]!r}; needs at least 2.")
     _check_spelling("target", column.name, words, "declare classes in a columns file")
     code = {word: at for at, word in enumerate(classes)}
     return Target(np.array([code[word] for word in words.tolist()]), tuple(classes), False)
-
-
-def _needs_range(name: Any) -> InputError:
-    return InputError(
-        f"target={name!r}: a quantity needs a public range. Give it in a columns file (--columns): range = [low, high]."
-    )
 
 
 def _check_spelling(what: str, name: Any, words: np.ndarray, otherwise: str) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
-from coterie.problems.datasets._table import held_out, random_test_rows, regression
+from coterie.problems.datasets._files import frame_of
+from coterie.problems.datasets._table import held_out, regression
 from coterie.problems.table import Table
 from coterie.problems.whose import Whose
 from coterie.units import RECORD, Unit
@@ -50,9 +51,7 @@ BLACKFRIDAY = (
 
 def bigmart(folder: Path) -> Table:
     """Yearly sales of a product in an outlet, 8,523 pairs, owned by the outlet."""
-    import pandas as pd
-
-    frame = pd.read_csv(folder / "bigmart/Train.csv.gz")
+    frame = frame_of(folder / "bigmart/Train.csv.gz")
     spellings = {"LF": "low fat", "Low Fat": "low fat", "reg": "regular", "Regular": "regular"}
     frame["Item_Fat_Content"] = frame["Item_Fat_Content"].replace(spellings)
     return regression(
@@ -60,7 +59,6 @@ def bigmart(folder: Path) -> Table:
         encode(frame, BIGMART),
         frame["Item_Outlet_Sales"].to_numpy(),
         SALES,
-        random_test_rows(len(frame)),
         owner=codes_of(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
         owner_names=OUTLETS,
         target="sales",
@@ -72,7 +70,7 @@ def blackfriday(folder: Path, unit: Unit = RECORD) -> Table:
     """Amount of a purchase, the first 19,280 rows of the set: clustered by customer, not a random sample."""
     import pandas as pd
 
-    frame = pd.read_csv(folder / "blackfriday/BlackFriday_first19280.csv.gz", dtype=str)
+    frame = frame_of(folder / "blackfriday/BlackFriday_first19280.csv.gz", dtype=str)
     whose = Whose(pd.factorize(frame[unit.column])[0]) if unit.kind == "column" else None
     return regression(
         "blackfriday",

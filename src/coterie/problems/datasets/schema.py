@@ -6,8 +6,7 @@ privacy; a row that does not fit is named by its number alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +19,7 @@ from coterie.problems.datasets._fit import Outside, amounts, findings, fitted, t
 from coterie.problems.datasets._table import signs
 from coterie.problems.datasets.declared import Declared
 from coterie.problems.datasets.frames import Frame, read_as, read_frame, seen
-from coterie.problems.datasets.kinds import Spec, plain
-from coterie.problems.fields import Feature
+from coterie.problems.datasets.kinds import plain
 from coterie.problems.table import Table, Task
 from coterie.problems.whose import Whose
 from coterie.units import RECORD, Unit
@@ -38,14 +36,10 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schema:
+class Schema(Declared):
     """What is public about every owner's table: the target, the columns, and the values they may take."""
 
-    target: str
-    columns: Mapping[str, Spec]  # by name
-    classes: tuple[str, ...] = ()
-    range: tuple[float, float] | None = None  # of a target that is a quantity
-    unit: str = ""  # of that quantity, in words
+    target: str = field()  # which a columns file may leave open
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -54,7 +48,7 @@ class Schema:
             raise InputError(
                 f"target={self.target!r}: give its classes, or the range of a quantity, not both or none."
             )
-        self._said()  # which checks each part
+        super().__post_init__()
 
     @property
     def task(self) -> Task:
@@ -71,7 +65,7 @@ class Schema:
 
     def empty(self, name: str) -> Table:
         """A table without rows: all that a protocol is built from."""
-        encoded = encode({column: np.empty(0, object) for column in self.columns}, self._fields)
+        encoded = encode({column: np.empty(0, object) for column in self.columns}, self.fields)
         nothing = np.empty(0, np.int32 if self.task == "multiclass" else np.float32)
         return Table(
             name=name,
@@ -93,28 +87,18 @@ class Schema:
 
     def read(self, path: Path, unit: Unit = RECORD) -> Rows:
         """An owner's rows from its CSV, Parquet or NPZ file; InputError names the first row that does not fit."""
-        said = self._said()
-        text = (*said.texts, *([] if said.range else [self.target]), *persons.texts_of(unit, said))
+        text = (*self.texts, *([] if self.range else [self.target]), *persons.texts_of(unit, self))
         frame = read_frame(path, text)
         for name in (self.target, *self.columns):
             if name not in frame.columns:
                 raise InputError(
                     f"data={str(path)!r}: has no column {name!r}, which the agreement names. Add or rename it."
                 )
-        features = fitted(frame, self._fields)
+        features = fitted(frame, self.fields)
         y, outside = self._targets(frame[self.target])
-        whose, about = persons.read(frame, unit, said, str(path), alone=True)
+        whose, about = persons.read(frame, unit, self, str(path), alone=True)
         told = (*seen(frame), *about, *findings((*features.outside, *outside)))
         return Rows(features.encoded.x, y, told, read_as(frame), whose)
-
-    def _said(self) -> Declared:
-        return Declared(
-            target=self.target, columns=self.columns, classes=self.classes, range=self.range, unit=self.unit
-        )
-
-    @property
-    def _fields(self) -> tuple[Feature, ...]:
-        return self._said().fields
 
     def _targets(self, column: Frame) -> tuple[np.ndarray, tuple[Outside, ...]]:
         if self.range is not None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, Plain, encode
-from coterie.problems.datasets._table import binary, multiclass, random_test_rows
+from coterie.problems.datasets._files import frame_of
+from coterie.problems.datasets._table import binary, multiclass
 from coterie.problems.table import Table
 
 # bank-additional-names.txt lists the categories. `duration` is left out, as it asks: it is known only after
@@ -77,14 +78,11 @@ COVTYPE_CLASSES = (
 
 def bank(folder: Path) -> Table:
     """Does a client of a Portuguese bank subscribe a deposit? 41,188 calls."""
-    import pandas as pd
-
-    frame = pd.read_csv(folder / "bank-marketing/bank-additional-full.csv.gz", sep=";")
+    frame = frame_of(folder / "bank-marketing/bank-additional-full.csv.gz", sep=";")
     return binary(
         "bank",
         encode(frame, BANK),
         (frame["y"] == "yes").to_numpy(),
-        random_test_rows(len(frame)),
         classes=("no", "yes"),
         target="subscribes",
         source="UCI Bank Marketing (CC BY 4.0)",
@@ -101,7 +99,6 @@ def breast_cancer(folder: Path) -> Table:
         "breast_cancer",
         encoded,
         rows[:, 10] == 4,
-        random_test_rows(len(rows)),
         classes=("benign", "malignant"),
         target="diagnosis",
         source="UCI Breast Cancer Wisconsin (original) (CC BY 4.0)",
@@ -111,32 +108,25 @@ def breast_cancer(folder: Path) -> Table:
 
 def credit_card(folder: Path) -> Table:
     """All 284,807 transactions, 492 of them fraud: report AUC or recall, not accuracy."""
-    import pandas as pd
-
-    return _credit("credit_card", pd.read_parquet(folder / "creditcard/creditcard.parquet"))
+    return _credit("credit_card", frame_of(folder / "creditcard/creditcard.parquet"))
 
 
 def credit_card_balanced(folder: Path) -> Table:
     """All 492 frauds and as many others."""
-    import pandas as pd
-
-    return _credit("credit_card_balanced", pd.read_csv(folder / "creditcard/creditcard_balanced984.csv.gz"))
+    return _credit("credit_card_balanced", frame_of(folder / "creditcard/creditcard_balanced984.csv.gz"))
 
 
 def covtype(folder: Path) -> Table:
     """Lodgepole pine against the rest (as LIBSVM's covtype.binary)."""
     encoded, labels = _covtype(folder)
     classes = ("other cover", "lodgepole pine")
-    return binary(
-        "covtype", encoded, labels == 2, random_test_rows(len(labels)), classes=classes, source=_FOREST
-    )
+    return binary("covtype", encoded, labels == 2, classes=classes, source=_FOREST)
 
 
 def covtype7(folder: Path) -> Table:
     """Seven kinds of forest cover, 464,809 / 116,203 rows (published splits have 116,202 test rows)."""
     encoded, labels = _covtype(folder)
-    test = random_test_rows(len(labels))
-    return multiclass("covtype7", encoded, labels - 1, test, classes=COVTYPE_CLASSES, source=_FOREST)
+    return multiclass("covtype7", encoded, labels - 1, classes=COVTYPE_CLASSES, source=_FOREST)
 
 
 def epsilon(folder: Path) -> Table:
@@ -144,9 +134,7 @@ def epsilon(folder: Path) -> Table:
 
     The rows of the original have norm 1, so every entry lies in [-1, 1].
     """
-    import pandas as pd
-
-    frame = pd.read_csv(folder / "epsilon-subset/epsilon_5k.csv.gz")
+    frame = frame_of(folder / "epsilon-subset/epsilon_5k.csv.gz")
     names = tuple(f"x{index}" for index in range(1, 101))
     x = frame[list(names)].to_numpy(np.float32)
     encoded = encode(dict(zip(names, x.T)), tuple(Plain(name, -1.0, 1.0) for name in names))
@@ -159,9 +147,7 @@ _FOREST = "UCI Covertype (CC BY 4.0)"
 
 
 def _covtype(folder: Path) -> tuple[Encoded, np.ndarray]:
-    import pandas as pd
-
-    rows = pd.read_csv(folder / "covtype/covtype.data.gz", header=None, dtype=np.int16).to_numpy()
+    rows = frame_of(folder / "covtype/covtype.data.gz", header=None, dtype=np.int16).to_numpy()
     areas = (*(f"wilderness {index}" for index in range(1, 5)), *(f"soil {index}" for index in range(1, 41)))
     fields = (*COVTYPE, *(Plain(name, 0, 1) for name in areas))
     encoded = encode({field.name: rows[:, at] for at, field in enumerate(fields)}, fields)
@@ -173,7 +159,6 @@ def _credit(name: str, frame) -> Table:
         name,
         encode(frame, CREDIT),
         frame["Class"].to_numpy() == 1,
-        random_test_rows(len(frame)),
         classes=("legitimate", "fraud"),
         target="transaction",
         source="ULB Machine Learning Group (DbCL 1.0)",
