@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from coterie._rounding import budget_range
+from coterie._rounding import budget_range, upper
 from coterie.evaluation.words import about, sentences
 from coterie.model.description import Description
 from coterie.model.predictor import TrainedModel
@@ -269,14 +268,7 @@ def _epsilon(value: float | str | None, sign: str) -> str:
         return "none stated"
     if not isinstance(value, (int, float)):
         return "ε = ∞"
-    return f"ε {sign} {_rounded_up(value) if sign == '≤' else f'{value:,.4g}'}"
-
-
-def _rounded_up(bound: float) -> str:
-    """An upper bound in four digits that is not below it, but for what doubles' own rounding adds."""
-    exact = Decimal(repr(float(bound) * (1 - 1e-9)))
-    unit = Decimal(1).scaleb(exact.adjusted() - 3)
-    return f"{float(exact.quantize(unit, rounding=ROUND_CEILING)):,.4g}" if exact else "0"
+    return f"ε {sign} {upper(value) if sign == '≤' else f'{value:,.4g}'}"
 
 
 def _sentence(text: str) -> str:

@@ -152,7 +152,7 @@ class Witnessed:
             status,
             waiting_for=missing or status.waiting_for,
             note="; ".join(notes),
-            refused=status.refused + self._refused,
+            refused=self._refused,  # the machine's own among them
         )
 
     def model(self) -> PyTree | None:
