@@ -40,7 +40,10 @@ def over(devices: int, one: Mixer, owners: int, messages: dict) -> dict:
     return jax.tree.map(lambda *two: np.stack(two, 2).reshape(-1, 2, *two[0].shape[2:])[:owners], *steps)
 
 
-@pytest.mark.parametrize(("name", "devices"), [*((name, 3) for name in MIXERS), ("ring", 7), ("star", 2)])
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [*((name, 3) for name in MIXERS), ("ring", 7), ("star", 2), ("ring", 1), ("chebyshev", 1)],
+)
 def test_spreading_owners_changes_nothing_that_they_hear(name, devices):
     one, owners = MIXERS[name]
     rng = np.random.default_rng(devices)
@@ -62,3 +65,11 @@ def test_only_what_is_heard_travels():
     """A device of a ring sends its first and its last owner's row, however many it has."""
     split = spread(mixer(build("ring", 1000)), 1000, 8)
     assert {hop: rows.shape for hop, rows in split.arrays.fetch.items()} == {1: (8, 1, 1), 7: (8, 1, 1)}
+
+
+@pytest.mark.parametrize("name", ["ring", "stars and paths", "chebyshev"])
+def test_one_device_mixes_as_simulate_does(name):
+    """Leaf by leaf: made one array first, as devices exchange them, they would be copied every round."""
+    one, owners = MIXERS[name]
+    assert spread(one, owners, 1).apply is one.apply
+    assert spread(one, owners, 2).apply is not one.apply
