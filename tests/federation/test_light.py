@@ -140,6 +140,7 @@ import jax, jax.numpy as jnp
 from coterie.cli import _footprint
 gave, give_back = [], _footprint.give_back
 _footprint.give_back = lambda: gave.append(give_back())
+_footprint._LONG = 0.0  # however fast the machine, and however little the compiler tries here
 programs = [jax.jit(lambda x, n=n: jnp.sort(x @ x, 0).sum() + n) for n in range(3)]
 given = jnp.ones((8, 8))
 with _footprint.compiling():
