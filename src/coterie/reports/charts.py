@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.relations import UNIT
 from coterie.reports.amounts import number
+from coterie.reports.constant import with_unit
 from coterie.reports.reading import OverEpsilon, Run, WrittenMetric
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
@@ -91,7 +93,7 @@ class Upright:
         return [Shape(kind, spots, colour), *dots] if spots else []
 
 
-def curve(run: Run, upright: str) -> Chart:
+def curve(run: Run) -> Chart:
     """The metric over a run between floor and ceiling; the band spans the owners' own models.
 
     What is not finite, as after a model diverged, is left out.
@@ -123,6 +125,9 @@ def curve(run: Run, upright: str) -> Chart:
         f"{number(metric.local_only)}, all records without privacy {number(metric.central)}, "
         f"a constant {number(metric.constant)}"
     )
+    held = f"held-out {'rows' if run.privacy.unit == UNIT else 'units'} of the owners"
+    rows = f"{metric.rows:,} {held if 'joint' in metric.oracle else 'public test rows'}"
+    upright = f"{with_unit(metric.name, metric.unit)} on {rows}"
     # Zero, round numbers, and the last step, with room between them.
     round_ones = [int(tick) for tick in nice_ticks(0.0, float(last)) if tick.is_integer()]
     ticks = [(tick / last, f"{tick:,}") for tick in (*(one for one in round_ones if one <= 0.9 * last), last)]

@@ -104,6 +104,15 @@ KEPT = ("noise", "noisy", "norm", "clip_norm", "releases", "sampling", "extra", 
         "test_is_public")  # fmt: skip
 SOMETIMES = ("pair", "adding_up", "centre")  # kept where there is such a thing
 
+# Engines that hold everyone's records and seed, and where.
+ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
+_IDEAL = "the guarantee is that of ideal noise of the same scale."  # of noise that nobody else can know
+_KNOWN = dict.fromkeys(
+    ONE_DOMAIN,
+    "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of ideal noise "
+    "of the same scale; whoever has the seed can take this noise off.",
+) | {SEEDED: "a test's, drawn from a seed that was given: whoever has the seed can take this noise off."}
+
 
 def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
     """What counts as public although it was read off the records."""
@@ -134,7 +143,7 @@ def statement(facts: Facts) -> list[str]:
         f"Accountant: {facts.accountant}, over the noise and the sampling that were executed (calibration: "
         f"{facts.calibration}). `coterie certify --from result.json` computes it again.",
         f"δ against 1/n: {_delta(facts)}",
-        f"Noise: {_noise(facts)}",
+        f"Noise: {_KNOWN.get(facts.engine, _IDEAL) if facts.noisy else 'none was added.'}",
         f"Features: {facts.features}: {features}",
         f"Test rows: {test_rows}",
         "Tuning: settings are taken as given. If they were chosen by looking at private results, that cost is not "
@@ -284,23 +293,6 @@ def _against_owners(facts: Facts) -> str:
         f"δ = {delta} is not below 1/n, n = {owners:,} owners: at such a δ, publishing {facts.whole} would be "
         "allowed. Choose a smaller one."
     )
-
-
-# Engines that hold everyone's records and seed, and where.
-ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
-
-
-def _noise(facts: Facts) -> str:
-    if not facts.noisy:
-        return "none was added."
-    if facts.engine in ONE_DOMAIN:
-        return (
-            "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of "
-            "ideal noise of the same scale; whoever has the seed can take this noise off."
-        )
-    if facts.engine == SEEDED:
-        return "a test's, drawn from a seed that was given: whoever has the seed can take this noise off."
-    return "the guarantee is that of ideal noise of the same scale."
 
 
 def honest(facts: Facts) -> str:
