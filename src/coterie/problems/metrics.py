@@ -120,17 +120,17 @@ def _each_class(measure: Callable[[np.ndarray, np.ndarray], float], said: Said, 
     there = np.unique(y)
     if len(there) < 2:
         return math.nan
-    if said.scores.shape[1] == 1:
-        return measure(*_passed(said.scores[:, 0], y == 1))
-    return float(np.mean([measure(*_passed(said.probabilities[:, label], y == label)) for label in there]))
-
-
-def _passed(scores: np.ndarray, hit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many hits, and how many others, have a score or a higher one: for each score, the highest first."""
-    falling = np.argsort(scores)[::-1]
-    last = np.append(np.flatnonzero(np.diff(scores[falling])), len(scores) - 1)
-    hits = np.cumsum(hit[falling])[last]
-    return hits, last + 1 - hits
+    columns = [(1, said.scores[:, 0])]
+    if said.scores.shape[1] > 1:
+        columns = [(label, said.probabilities[:, label]) for label in there]
+    found = []
+    for label, scores in columns:
+        falling = np.argsort(scores)[::-1]
+        last = np.append(np.flatnonzero(np.diff(scores[falling])), len(scores) - 1)
+        # How many hits, and how many others, have a score or a higher one: for each score, the highest first.
+        hits = np.cumsum(y[falling] == label)[last]
+        found.append(measure(hits, last + 1 - hits))
+    return float(np.mean(found))
 
 
 def _auc(hits: np.ndarray, others: np.ndarray) -> float:
@@ -188,7 +188,11 @@ class Judge:
     @property
     def names(self) -> tuple[str, ...]:
         """All metrics that suit the problem."""
-        return tuple(name for name, metric in METRICS.items() if suits(metric, self.task, self.loss))
+        return tuple(
+            name
+            for name, metric in METRICS.items()
+            if self.task in metric.tasks and (not metric.of_probabilities or self.loss in PROBABLE)
+        )
 
     def __call__(self, scores: np.ndarray, y: np.ndarray, name: str | None = None) -> float:
         """The named metric, or the one that is shown first; `y` as in a Table. NaN of a model that diverged."""
@@ -237,11 +241,6 @@ class Judge:
         scores = np.asarray(scores)
         rows = scores[:, None] if scores.ndim == 1 else scores
         return Said(self.loss, rows + offset, bounds, cut)
-
-
-def suits(metric: Metric, task: Task, loss: str) -> bool:
-    """Whether a metric says something of such a problem."""
-    return task in metric.tasks and (not metric.of_probabilities or loss in PROBABLE)
 
 
 def own_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
