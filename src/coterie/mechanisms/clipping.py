@@ -21,7 +21,7 @@ Products are asked for at full float32 precision: accelerators otherwise round t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -86,12 +86,12 @@ def clip_outer(
     Gradients of `Places` are formed where `careful` needs them (see `places`), and for the 1-norm, which has no closed
     form there.
     """
-    old, form = known.inputs if known is not None else None, careful or order == 1
-    factors = jax.tree.map(partial(_ready, old, form), factors, is_leaf=is_factor)
-    leaves = jax.tree.leaves(factors, is_leaf=is_factor)
-    norms = _joined([_outer_norm(leaf, order, known) for leaf in leaves], order)
+    old = known.inputs if known is not None else None
+    leaves, tree = jax.tree.flatten(factors, is_leaf=is_factor)
+    leaves, each = zip(*(_measured(leaf, order, known, careful or order == 1) for leaf in leaves))
+    norms = _joined(each, order)
     factor = _factor(norms, mask, clip_norm)[:, None]
-    return Clipped(jax.tree.map(partial(_outer_sum, old, factor), factors, is_leaf=is_factor), norms)
+    return Clipped(tree.unflatten([_outer_sum(old, factor, leaf) for leaf in leaves]), norms)
 
 
 def _outer_sum(old: Array | None, factor: Array, leaf: Outer | Places) -> Array | Lying:
@@ -258,30 +258,33 @@ def is_factor(node: PyTree) -> bool:
     return isinstance(node, Outer | Places)
 
 
-def _ready(old: Array | None, form: bool, leaf: Outer | Places) -> Outer | Places:
-    """Fit for a norm and a sum: inputs are `finite`, and what both read in turn is the same array, in memory."""
-    if isinstance(leaf, Places):
-        if form:
-            return Outer(None, places.formed(leaf))
-        # Known inputs lie in memory already, and no number of theirs is rounded on the way.
-        slopes = jax.lax.optimization_barrier(leaf.slopes)
-        return leaf._replace(slopes=slopes) if leaf.inputs is old else places.settled(leaf)
-    if leaf.inputs is None:
-        return leaf if leaf.slopes.ndim == 2 else Outer(None, jax.lax.optimization_barrier(leaf.slopes))
-    return leaf if leaf.inputs is old else leaf._replace(inputs=finite(leaf.inputs))
+def _measured(
+    leaf: Outer | Places, order: Order, known: KnownInputs | None, form: bool
+) -> tuple[Outer | Places, Array]:
+    """One array's gradients, fit for a sum, and their norms (rows,); `form`: those of `Places` are formed.
 
-
-def _outer_norm(leaf: Outer | Places, order: Order, known: KnownInputs | None) -> Array:
+    Inputs are `finite`, and what norm and sum read in turn is the same array, in memory.
+    """
     given = known.norms if known is not None and leaf.inputs is known.inputs else None
+    if isinstance(leaf, Places) and not form:
+        if given is None:
+            leaf = places.settled(leaf)
+        else:  # known inputs lie in memory already, and no number of theirs is rounded on the way
+            leaf = leaf._replace(slopes=jax.lax.optimization_barrier(leaf.slopes))
+        return leaf, places.norms(leaf, given)
     if isinstance(leaf, Places):
-        return places.norms(leaf, given)
-    slopes = row_norms(_flat(leaf.slopes), order)
+        leaf = Outer(None, places.formed(leaf))
+    elif leaf.inputs is None and leaf.slopes.ndim != 2:
+        leaf = Outer(None, jax.lax.optimization_barrier(leaf.slopes))
+    elif leaf.inputs is not None and given is None:
+        leaf = leaf._replace(inputs=finite(leaf.inputs))
+    norms = row_norms(_flat(leaf.slopes), order)
     if leaf.inputs is None:
-        return slopes
-    return (row_norms(leaf.inputs, order) if given is None else given) * slopes
+        return leaf, norms
+    return leaf, (row_norms(leaf.inputs, order) if given is None else given) * norms
 
 
-def _joined(norms: list[Array], order: Order) -> Array:
+def _joined(norms: Sequence[Array], order: Order) -> Array:
     """The norm of several arrays together, relative to the largest: squares neither overflow nor vanish."""
     if len(norms) == 1:
         return norms[0]
