@@ -29,14 +29,6 @@ class Shape(NamedTuple):
         dots = self.kind.startswith("own") or self.kind.endswith("dots")
         return "dots" if dots else "area" if self.kind in ("band", "around") else "line"
 
-    @property
-    def path(self) -> str:
-        """As SVG writes it."""
-        spots = [f"{x:.2f} {y:.2f}" for x, y in self.points]
-        if self.form == "dots":
-            return " ".join(f"M{spot} h0" for spot in spots)
-        return "M" + " L".join(spots) + (" Z" if self.form == "area" else "")
-
 
 class Entry(NamedTuple):
     """A line of a chart's key."""
@@ -46,11 +38,6 @@ class Entry(NamedTuple):
     value: str = ""
     oracle: bool = False
     colour: str = ""
-
-    @property
-    def sample(self) -> Shape:
-        """What stands before its words."""
-        return Shape(self.kind, [(14, 6)] if self.kind.startswith("own") else [(0, 6), (29, 6)], self.colour)
 
 
 class Chart(NamedTuple):
