@@ -89,7 +89,8 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     _masked.check_view(settings.view, "every_round", certified, settings)
     if settings.view != "masked":  # a sum needs no topology
         check_gossip(task.topology)
-    variant = settings.variant or (_dual.variant_for(task) if certified else "liu")
+    smooth = math.isfinite(task.problem.loss.smoothness)
+    variant = settings.variant or ("accelerated" if certified and smooth else "liu")
     _check.one_of("variant", variant, get_args(Variant))
     plan, pace = _tuned(task, settings, variant) if certified else _published(task, settings, variant)
     if calibration == "noiseless":
