@@ -103,7 +103,8 @@ def _outer_sum(old: Array | None, factor: Array, leaf: Outer | Places) -> Array 
         factor = jnp.repeat(factor, leaf.slopes.shape[1], axis=0)
         leaf = Outer(*(each.reshape(len(factor), -1) for each in leaf))
     if leaf.inputs is None:
-        weighted = jnp.where(factor > 0, _flat(leaf.slopes) * factor, 0.0)  # where, as zero times NaN is NaN
+        slopes = leaf.slopes.reshape(leaf.slopes.shape[0], -1).astype(jnp.float32)
+        weighted = jnp.where(factor > 0, slopes * factor, 0.0)  # where, as zero times NaN is NaN
         return jnp.sum(weighted, axis=0).reshape(leaf.slopes.shape[1:])
     weighted = jnp.where(factor > 0, leaf.slopes * factor, 0.0)
     product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
@@ -246,7 +247,11 @@ def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
 
 
 def row_norms(rows: Array, order: Order) -> Array:
-    """(rows,) norms; the floor is for what underflows. XLA has faster code for a product than for a sum of squares."""
+    """(rows,) norms of rows of any shape, in float32; the floor is for what underflows.
+
+    XLA has faster code for a product than for a sum of squares.
+    """
+    rows = rows.reshape(rows.shape[0], -1).astype(jnp.float32)
     floor = rows.shape[1] * _TINY
     if order == 1:
         return jnp.sum(jnp.abs(rows), axis=1) + floor
@@ -278,7 +283,7 @@ def _measured(
         leaf = Outer(None, jax.lax.optimization_barrier(leaf.slopes))
     elif leaf.inputs is not None and given is None:
         leaf = leaf._replace(inputs=finite(leaf.inputs))
-    norms = row_norms(_flat(leaf.slopes), order)
+    norms = row_norms(leaf.slopes, order)
     if leaf.inputs is None:
         return leaf, norms
     return leaf, (row_norms(leaf.inputs, order) if given is None else given) * norms
@@ -297,13 +302,7 @@ def _joined(norms: Sequence[Array], order: Order) -> Array:
 
 def _tree_norm(gradients: PyTree, order: Order) -> Array:
     """Array by array: all of them side by side would be a second copy of the gradients."""
-    rows = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
-    return _joined([row_norms(leaf, order) for leaf in rows], order)
-
-
-def _flat(gradients: Array) -> Array:
-    """(rows, ...) -> (rows, numbers), in float32."""
-    return gradients.reshape(gradients.shape[0], -1).astype(jnp.float32)
+    return _joined([row_norms(leaf, order) for leaf in jax.tree.leaves(gradients)], order)
 
 
 def _weighted_sum(factor: Array, leaf: Array) -> Array:

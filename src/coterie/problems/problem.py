@@ -93,7 +93,7 @@ def clipped(
 
         size = size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:]))
         # All at once: where an owner's records are the same in all rounds, XLA does it once for all of them.
-        norms = row_norms(batch.x.reshape(batch.x.shape[0], -1), order)
+        norms = row_norms(batch.x, order)
         measured, bound = _Measured(*batch, norms=norms), jnp.asarray(clip_norm, jnp.float32)
         closed = partial(in_turn, clip, size, problem.careful)
         if _plain(problem) and onepass.serves(problem.model.outputs, batch.x):
