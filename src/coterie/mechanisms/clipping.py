@@ -158,10 +158,10 @@ def in_parts(clip: Callable[[Rows], Clipped], batch: Rows, size: int, careful: b
     `careful`: parts are no larger than `TOGETHER` and are added without loss. As only the part with the replaced
     record changes, rounding moves neighbours apart within that part alone.
     """
-    rows = batch.mask.shape[0]
-    size = even(rows, min(size, TOGETHER) if careful else size)
-    if size >= rows:
+    rows, most = batch.mask.shape[0], min(size, TOGETHER) if careful else size
+    if most >= rows:
         return clip(batch)
+    size = even(rows, most)
 
     def cut(start: Array) -> Rows:
         return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), batch)

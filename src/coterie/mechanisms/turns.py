@@ -30,9 +30,10 @@ def in_turn(
 
     Guarantee: that of `clip`, as with `in_parts`: an owner's sum is the same whether it is taken in turn or not.
     """
-    size = even(batch.mask.shape[0], min(size, TOGETHER) if careful else size)
-    if size >= batch.mask.shape[0]:  # one part is all of it
+    rows, most = batch.mask.shape[0], min(size, TOGETHER) if careful else size
+    if most >= rows:  # one part is all of it
         return upright(clip(params, clip_norm, batch))
+    size = even(rows, most)
 
     def alone(params: PyTree, clip_norm: Array, batch: Rows) -> Clipped:
         return in_parts(partial(clip, params, clip_norm), batch, size, careful)
