@@ -36,17 +36,23 @@ def run_of(values, **more):
     """A run as `charts.curve` looks at it."""
     said = {"joint": 0.8, "local_only": 0.5, "central": 0.9, "constant": 0.6} | more
     metric = SimpleNamespace(
+        name="accuracy",
         words="accuracy",
+        unit="",
+        rows=100,
         constant_says="always saying 'no'",
         oracle={"local_only", "central"},
         **said,
     )
     steps, values = np.arange(1.0, len(values) + 1), np.array(values)
-    return SimpleNamespace(metric=metric, steps=steps, values=values, joint=values.mean(axis=1), step="round")
+    privacy = SimpleNamespace(unit="record")
+    return SimpleNamespace(
+        metric=metric, steps=steps, values=values, joint=values.mean(axis=1), step="round", privacy=privacy
+    )
 
 
 def curve(values, **more):
-    return charts.curve(run_of(values, **more), "accuracy on 100 rows")
+    return charts.curve(run_of(values, **more))
 
 
 def gauge(words="ε 0.5 of 1", within=True, kind="", part=0.5, name="clinic"):
@@ -71,7 +77,7 @@ def test_the_picture_has_the_shapes_of_the_chart():
     ]
     assert len(axes.patches) == 1
     assert axes.get_ylim() == (100, 0)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "accuracy on 100 rows")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "accuracy on 100 public test rows")
     assert [text.get_text() for text in axes.get_yticklabels()] == [words for _, words in chart.up]
     assert [text.get_text() for text in axes.get_xticklabels()] == [words for _, words in chart.along]
 

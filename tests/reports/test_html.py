@@ -10,7 +10,7 @@ import pytest
 
 from coterie.errors import InputError
 from coterie.experiments.output import report
-from coterie.reports.html import curve
+from coterie.reports.charts import curve
 from coterie.reports.reading import read
 from coterie.reports.style import DARK, LIGHT
 from coterie.ui.shown import details, points

@@ -41,12 +41,14 @@ Curves: TypeAlias = list[tuple[tuple[profiles.Profile, ...], int]]
 
 
 class Bound(NamedTuple):
-    """Epsilon, who computed it, why it is infinite, and the grid step it took (0 where it needed none)."""
+    """Epsilon, who computed it, why it is infinite, the grid step it took (0 where it needed none), and whether no
+    accountant could say less."""
 
     epsilon: float
     accountant: str
     reason: str = ""
     step: float = 0.0
+    exact: bool = False
 
 
 def certify(
@@ -85,7 +87,7 @@ def certify(
         unit=unit if group == 1 else f"{group:,} {unit}s of one person",
         view=view,
         accountant=bound.accountant,
-        epsilon_optimistic=_optimistic(many, bound, delta, relation),
+        epsilon_optimistic=bound.epsilon if bound.exact else _optimistic(many, bound, delta, relation),
         reason=bound.reason,
         warnings=(publishing,) if size is not None and delta >= 1 / size else (),
         event=event,
@@ -143,19 +145,19 @@ def check_known(event: DpEvent, relation: str) -> None:
 def bound_of(flat: Flat, delta: float, relation: Relation, stands_still: float) -> Bound:
     """Exact for Gaussians alone, otherwise the smaller of pure and numerical composition."""
     if flat.reason:
-        return Bound(math.inf, "none", flat.reason)
+        return Bound(math.inf, "none", flat.reason, exact=True)
     shift = relation.reach * math.sqrt(flat.precision)
     if not flat.parts and not shift:
-        return Bound(0.0, "exact Gaussian")
+        return Bound(0.0, "exact Gaussian", exact=True)
     pure = math.inf if flat.precision else _pure(flat, relation)
     if delta == 0 and math.isfinite(pure):  # every largest loss is met, and by one pair of data sets: exact
-        return Bound(pure, "pure composition")
+        return Bound(pure, "pure composition", exact=True)
     if delta == 0:
         raise InputError(
             "delta=0: no epsilon bounds Gaussian noise without it. Give a delta above 0, or Laplace noise."
         )
     if not flat.parts:
-        return Bound(gaussian.epsilon_of(1 / shift, delta), "exact Gaussian")
+        return Bound(gaussian.epsilon_of(1 / shift, delta), "exact Gaussian", exact=True)
     numerical = _numerical(flat, delta, relation, stands_still)
     if numerical.epsilon <= pure:
         return numerical
@@ -164,10 +166,9 @@ def bound_of(flat: Flat, delta: float, relation: Relation, stands_still: float) 
 
 @lru_cache(maxsize=4096)
 def _optimistic(flat: Flat, bound: Bound, delta: float, relation: Relation) -> float:
-    """The lower end of the bound's error bar, on the grid that the bound took; what needed no grid is exact."""
-    if bound.step == 0:
-        exact = delta == 0 or bound.accountant in ("exact Gaussian", "none")
-        return bound.epsilon if exact else 0.0  # numerical, without a grid: nothing was computed
+    """The lower end of the error bar of a bound that is not exact, on the grid that it took."""
+    if bound.step == 0:  # numerical, without a grid: nothing was computed
+        return 0.0
     curves = _curves(flat, relation)
     return min(_lower_end(curves, delta + _rounding(curves), bound.step), bound.epsilon)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.sampling import Draw, FullBatch, Sampler
+from coterie.mechanisms.sampling import Draw, Sampler
 from coterie.program import Batch, Context, Groups, Holdings, Program, Shards
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def parts_of(holdings: Holdings) -> tuple[Shards, ...]:
 
 def number_of(holdings: Holdings) -> int:
     """How many owners have their records here."""
-    return sum(part.counts.shape[0] for part in parts_of(holdings))
+    return (holdings.place if isinstance(holdings, Groups) else holdings.counts).shape[0]
 
 
 def context_of(
@@ -96,11 +96,9 @@ def chosen(shard: Shards, sample: Draw) -> Batch:
     return Batch(shard.x[at], shard.y[at], sample.mask, None if shard.within is None else shard.within[at])
 
 
-def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | None:
-    """Every owner's batch of a round, drawn with the context's keys; None where all records are in it: no copies."""
+def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch:
+    """Every owner's batch of a round, drawn with the context's keys."""
     longest = _longest(sampler, holdings)
-    if longest is None:
-        return None
 
     def draw(shard: Shards, context: Context) -> Batch:
         sample = _drawn(sampler, context.key, shard.x.shape[0], shard.counts, context.turn, longest)
@@ -109,11 +107,9 @@ def drawn(sampler: Sampler, holdings: Holdings, context: Context) -> Batch | Non
     return with_records(draw, holdings, (), context)
 
 
-def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, turn: Array) -> Batch | None:
-    """The visitor's batch; None where all records are in it."""
+def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, turn: Array) -> Batch:
+    """The visitor's batch."""
     longest = _longest(sampler, holdings)
-    if longest is None:
-        return None
 
     def draw(shards: Shards, row: Array) -> Batch:
         sample = _drawn(sampler, key, shards.x.shape[1], shards.counts[row], turn, longest)
@@ -127,19 +123,14 @@ def drawn_by(sampler: Sampler, holdings: Holdings, owner: Array, key: Array, tur
 
 def numbers_drawn(sampler: Sampler, holdings: Holdings) -> int:
     """How many numbers all owners' batches of a round take, with what is drawn to choose them."""
-    longest = _longest(sampler, holdings)
-    if longest is None:
-        return 0
     parts = parts_of(holdings)
     choice = sum(part.counts.shape[0] * sampler.cost(part.x.shape[1]) for part in parts)
     record = math.prod(parts[0].x.shape[2:])
-    return choice + number_of(holdings) * longest * record
+    return choice + number_of(holdings) * _longest(sampler, holdings) * record
 
 
-def _longest(sampler: Sampler, holdings: Holdings) -> int | None:
+def _longest(sampler: Sampler, holdings: Holdings) -> int:
     """The length of a batch: the same for all owners."""
-    if isinstance(sampler, FullBatch):
-        return None
     return max(_length(sampler, part.x.shape[1]) for part in parts_of(holdings))
 
 

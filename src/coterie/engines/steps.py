@@ -126,7 +126,9 @@ def _keys(seed: Array, owners: int) -> dict[str, Array]:
 def block_length(static: Static, shards: Holdings, every: int, games: int = 1) -> int:
     """How many steps' randomness is drawn at once, so that what is drawn stays near the cores."""
     owners, visits = number_of(shards), isinstance(static.functions, Visits)
-    numbers = owners * static.noise.size + numbers_drawn(static.sampler, shards)
+    numbers = owners * static.noise.size
+    if not isinstance(static.sampler, FullBatch):
+        numbers += numbers_drawn(static.sampler, shards)
     return int(np.clip(_BLOCK // max(games * numbers // (owners if visits else 1), 1), 1, every))
 
 
@@ -159,8 +161,10 @@ def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks
         noise = jax.vmap(lambda key: static.noise.kind.unit(key, static.noise.size))(keys)
         if isinstance(world.sharing, Sharing):
             noise = correlated(static.noise, world.sharing, noise, world.first, tick.step, static.axis)
-        keys = fold(world.sampling_keys, tick.step)
-        batch = drawn(static.sampler, world.shards, _context(world, tick.step, tick.turn, keys))
+        batch = None  # all records are in it: no copies
+        if not isinstance(static.sampler, FullBatch):
+            keys = fold(world.sampling_keys, tick.step)
+            batch = drawn(static.sampler, world.shards, _context(world, tick.step, tick.turn, keys))
         return (noise, batch), fold(world.coin_keys, tick.step)
 
     def emit_all(own: Shards, state: State, noise: PyTree, context: Context) -> tuple:
@@ -195,8 +199,10 @@ def take_visits(static: Static, block: int, world: RunWorld, carry: tuple, ticks
     def draw(tick: Tick) -> tuple:
         key = partial(_folded, owner=tick.owner, step=tick.step)
         noise = static.noise.kind.unit(key(world.noise_keys), static.noise.size)
-        here, _ = _whereabouts(static, world, tick.owner)
-        batch = drawn_by(static.sampler, world.shards, here, key(world.sampling_keys), tick.turn)
+        batch = None  # as in rounds
+        if not isinstance(static.sampler, FullBatch):
+            here, _ = _whereabouts(static, world, tick.owner)
+            batch = drawn_by(static.sampler, world.shards, here, key(world.sampling_keys), tick.turn)
         return noise, batch, key(world.coin_keys)
 
     def step(carry: tuple, given: tuple) -> tuple:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.accounting.plans import named_against, person_told, worst_against
+from coterie.accounting.plans import named_against, person_of, worst_against
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, Poisson, Sampler
 from coterie.problems.datasets import DATASETS
 from coterie.reports.promise import promise
@@ -52,17 +52,12 @@ def plain(value: float) -> float | str:
 
 def class_counts(prepared: Prepared) -> np.ndarray:
     """(owners, classes) how many records of each class an owner holds; a regression has no classes, nor has a unit."""
-    table, rows_of = prepared.table, prepared.partition.rows
-    classes = len(classes_of(table)) if prepared.task.unit == RECORD else 0
+    judge, rows_of = prepared.judge, prepared.partition.rows
+    classes = judge.classes if prepared.task.unit == RECORD else 0
     if not classes:
         return np.zeros((len(rows_of), 0), int)
-    labels = (table.y > 0 if table.task == "binary" else table.y).astype(int)
+    labels = judge.truth(prepared.table.y)
     return np.array([np.bincount(labels[rows], minlength=classes) for rows in rows_of])
-
-
-def classes_of(table: Table) -> tuple[str, ...]:
-    """The classes' names; a regression has none."""
-    return table.classes or (("-1", "+1") if table.task == "binary" else ())
 
 
 def provenance(experiment: Experiment) -> dict[str, Any]:
@@ -144,15 +139,17 @@ def facts(
 
 
 def _person(plan: ReleasePlan, worst: Certificate, owners_per_person: int) -> dict[str, Any] | None:
-    """The certificate for a person whom several owners know, which is not better than that for one of them.
+    """The certificate for a person whom several owners know, which is not better than that for one of them; None where
+    there is one owner only.
 
     Where there is none for one of them, nothing of the plan is said: it may be what must not be published.
     """
-    if math.isinf(worst.epsilon) and len(plan.sizes) > 1:
-        words = at_owners(worst.unit, told_owners(owners_per_person))
-        return replace(worst, unit=words, size=None, warnings=()).to_json()
-    found = person_told(plan, worst.delta, owners_per_person)
-    return None if found is None else found.to_json()
+    if len(plan.sizes) == 1:
+        return None
+    owners = told_owners(owners_per_person)
+    if math.isinf(worst.epsilon):
+        return replace(worst, unit=at_owners(worst.unit, owners), size=None, warnings=()).to_json()
+    return person_of(plan, worst.delta, owners).to_json()
 
 
 def _sampling(sampler: Sampler, unit: str) -> str:

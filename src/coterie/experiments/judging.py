@@ -9,7 +9,7 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.decisions import decision_of
-from coterie.problems.metrics import METRICS, Judge, suits
+from coterie.problems.metrics import METRICS, Judge
 from coterie.reports.constant import with_unit
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def judge_of(experiment: Experiment, table: Table, loss: str) -> Judge:
         decision=decision_of(experiment, table, loss),
     )
     _check.one_of("metric", judge.metric, METRICS)
-    if not suits(METRICS[judge.metric], task, loss):
+    if judge.metric not in judge.names:
         what = f"a {task} target with loss {loss!r}"
         raise InputError(
             f"metric={judge.metric!r}: says nothing of {what}. Choose one of: {', '.join(judge.names)}."

@@ -19,9 +19,10 @@ from coterie.experiments import kept, recompute
 from coterie.experiments.oracle import ORACLE, is_oracle
 from coterie.model.format import FILE as MODEL
 from coterie.reports.amounts import many
+from coterie.reports.charts import curve
 from coterie.reports.figures import drawn, gauged, png
 from coterie.reports.gauges import gauges
-from coterie.reports.html import curve, page
+from coterie.reports.html import page
 from coterie.reports.reading import FILES, read
 from coterie.units import counted
 

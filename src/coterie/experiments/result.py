@@ -103,6 +103,7 @@ class Result:
         task, table, facts = self.prepared.task, self.prepared.table, self.guarantee["facts"]
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
+        ends = np.broadcast_to(self.curve[-1], self.sizes.shape)  # one register is everybody's
         return {
             "protocol": self.experiment.protocol,
             "engine": self.experiment.engine,
@@ -151,13 +152,18 @@ class Result:
             # How rows were dealt. The classes' counts are oracle values: no owner releases them.
             "partition": {
                 "how": self.prepared.partition.how,
-                "classes": list(describe.classes_of(table)),
+                "classes": list(table.classes or (("-1", "+1") if table.task == "binary" else ())),
                 "classes_declared": table.classes_declared,
                 "counts": self.class_counts.tolist() if self.class_counts.size else None,
                 "oracle": ["counts"],
             },
             "findings": {"about_rows": list(self.findings), "oracle": ["about_rows"]},
-            "benefit": _benefit(self),
+            # Who gains by joining: what each owner ends with, and its own model without privacy.
+            "benefit": {
+                "joint": [describe.plain(value) for value in ends.tolist()],
+                "own": [describe.plain(value) for value in self.own.tolist()],
+                "oracle": ["joint", "own"] if is_oracle(self.joint) else ["own"],
+            },
             "over_epsilon": _over_epsilon(self) if len(self.over_epsilon) else None,
             "provenance": describe.provenance(self.experiment),
             "out": out,
@@ -203,16 +209,6 @@ def _metric(result: Result) -> dict[str, Any]:
         "threshold": judge.decision.threshold,
         "class_weights": list(judge.decision.weights),
         "oracle": [name for name in values if is_oracle(getattr(result, name))] + follow,
-    }
-
-
-def _benefit(result: Result) -> dict[str, Any]:
-    """Who gains by joining: the metric of what each owner ends with, and of its own model without privacy."""
-    ends = np.broadcast_to(result.curve[-1], result.sizes.shape)  # one register is everybody's
-    return {
-        "joint": [describe.plain(value) for value in ends.tolist()],
-        "own": [describe.plain(value) for value in result.own.tolist()],
-        "oracle": ["joint", "own"] if is_oracle(result.joint) else ["own"],
     }
 
 

@@ -130,12 +130,13 @@ def _model(
     training: dict[str, Any],
     privacy: dict[str, Any],
 ) -> TrainedModel:
+    own = MODELS.is_own(problem.model.name)
     return TrainedModel(
         description=Description(
             **inputs_of(table),
             kind=problem.model.name,
-            made_by=MODELS.origin(problem.model.name),
-            activation=problem.model.activation if MODELS.is_own(problem.model.name) else None,
+            made_by="" if own else MODELS.origin(problem.model.name),
+            activation=problem.model.activation if own else None,
             loss=problem.loss.name,
             decision=decision,
             training=training,

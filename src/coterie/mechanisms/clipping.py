@@ -21,7 +21,7 @@ Products are asked for at full float32 precision: accelerators otherwise round t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -86,12 +86,12 @@ def clip_outer(
     Gradients of `Places` are formed where `careful` needs them (see `places`), and for the 1-norm, which has no closed
     form there.
     """
-    old, form = known.inputs if known is not None else None, careful or order == 1
-    factors = jax.tree.map(partial(_ready, old, form), factors, is_leaf=is_factor)
-    leaves = jax.tree.leaves(factors, is_leaf=is_factor)
-    norms = _joined([_outer_norm(leaf, order, known) for leaf in leaves], order)
+    old = known.inputs if known is not None else None
+    leaves, tree = jax.tree.flatten(factors, is_leaf=is_factor)
+    leaves, each = zip(*(_measured(leaf, order, known, careful or order == 1) for leaf in leaves))
+    norms = _joined(each, order)
     factor = _factor(norms, mask, clip_norm)[:, None]
-    return Clipped(jax.tree.map(partial(_outer_sum, old, factor), factors, is_leaf=is_factor), norms)
+    return Clipped(tree.unflatten([_outer_sum(old, factor, leaf) for leaf in leaves]), norms)
 
 
 def _outer_sum(old: Array | None, factor: Array, leaf: Outer | Places) -> Array | Lying:
@@ -103,7 +103,8 @@ def _outer_sum(old: Array | None, factor: Array, leaf: Outer | Places) -> Array 
         factor = jnp.repeat(factor, leaf.slopes.shape[1], axis=0)
         leaf = Outer(*(each.reshape(len(factor), -1) for each in leaf))
     if leaf.inputs is None:
-        weighted = jnp.where(factor > 0, _flat(leaf.slopes) * factor, 0.0)  # where, as zero times NaN is NaN
+        slopes = leaf.slopes.reshape(leaf.slopes.shape[0], -1).astype(jnp.float32)
+        weighted = jnp.where(factor > 0, slopes * factor, 0.0)  # where, as zero times NaN is NaN
         return jnp.sum(weighted, axis=0).reshape(leaf.slopes.shape[1:])
     weighted = jnp.where(factor > 0, leaf.slopes * factor, 0.0)
     product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
@@ -157,10 +158,10 @@ def in_parts(clip: Callable[[Rows], Clipped], batch: Rows, size: int, careful: b
     `careful`: parts are no larger than `TOGETHER` and are added without loss. As only the part with the replaced
     record changes, rounding moves neighbours apart within that part alone.
     """
-    rows = batch.mask.shape[0]
-    size = even(rows, min(size, TOGETHER) if careful else size)
-    if size >= rows:
+    rows, most = batch.mask.shape[0], min(size, TOGETHER) if careful else size
+    if most >= rows:
         return clip(batch)
+    size = even(rows, most)
 
     def cut(start: Array) -> Rows:
         return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), batch)
@@ -246,7 +247,11 @@ def _factor(norm: Array, mask: Array, clip_norm: Array | float) -> Array:
 
 
 def row_norms(rows: Array, order: Order) -> Array:
-    """(rows,) norms; the floor is for what underflows. XLA has faster code for a product than for a sum of squares."""
+    """(rows,) norms of rows of any shape, in float32; the floor is for what underflows.
+
+    XLA has faster code for a product than for a sum of squares.
+    """
+    rows = rows.reshape(rows.shape[0], -1).astype(jnp.float32)
     floor = rows.shape[1] * _TINY
     if order == 1:
         return jnp.sum(jnp.abs(rows), axis=1) + floor
@@ -258,30 +263,33 @@ def is_factor(node: PyTree) -> bool:
     return isinstance(node, Outer | Places)
 
 
-def _ready(old: Array | None, form: bool, leaf: Outer | Places) -> Outer | Places:
-    """Fit for a norm and a sum: inputs are `finite`, and what both read in turn is the same array, in memory."""
-    if isinstance(leaf, Places):
-        if form:
-            return Outer(None, places.formed(leaf))
-        # Known inputs lie in memory already, and no number of theirs is rounded on the way.
-        slopes = jax.lax.optimization_barrier(leaf.slopes)
-        return leaf._replace(slopes=slopes) if leaf.inputs is old else places.settled(leaf)
-    if leaf.inputs is None:
-        return leaf if leaf.slopes.ndim == 2 else Outer(None, jax.lax.optimization_barrier(leaf.slopes))
-    return leaf if leaf.inputs is old else leaf._replace(inputs=finite(leaf.inputs))
+def _measured(
+    leaf: Outer | Places, order: Order, known: KnownInputs | None, form: bool
+) -> tuple[Outer | Places, Array]:
+    """One array's gradients, fit for a sum, and their norms (rows,); `form`: those of `Places` are formed.
 
-
-def _outer_norm(leaf: Outer | Places, order: Order, known: KnownInputs | None) -> Array:
+    Inputs are `finite`, and what norm and sum read in turn is the same array, in memory.
+    """
     given = known.norms if known is not None and leaf.inputs is known.inputs else None
+    if isinstance(leaf, Places) and not form:
+        if given is None:
+            leaf = places.settled(leaf)
+        else:  # known inputs lie in memory already, and no number of theirs is rounded on the way
+            leaf = leaf._replace(slopes=jax.lax.optimization_barrier(leaf.slopes))
+        return leaf, places.norms(leaf, given)
     if isinstance(leaf, Places):
-        return places.norms(leaf, given)
-    slopes = row_norms(_flat(leaf.slopes), order)
+        leaf = Outer(None, places.formed(leaf))
+    elif leaf.inputs is None and leaf.slopes.ndim != 2:
+        leaf = Outer(None, jax.lax.optimization_barrier(leaf.slopes))
+    elif leaf.inputs is not None and given is None:
+        leaf = leaf._replace(inputs=finite(leaf.inputs))
+    norms = row_norms(leaf.slopes, order)
     if leaf.inputs is None:
-        return slopes
-    return (row_norms(leaf.inputs, order) if given is None else given) * slopes
+        return leaf, norms
+    return leaf, (row_norms(leaf.inputs, order) if given is None else given) * norms
 
 
-def _joined(norms: list[Array], order: Order) -> Array:
+def _joined(norms: Sequence[Array], order: Order) -> Array:
     """The norm of several arrays together, relative to the largest: squares neither overflow nor vanish."""
     if len(norms) == 1:
         return norms[0]
@@ -294,13 +302,7 @@ def _joined(norms: list[Array], order: Order) -> Array:
 
 def _tree_norm(gradients: PyTree, order: Order) -> Array:
     """Array by array: all of them side by side would be a second copy of the gradients."""
-    rows = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
-    return _joined([row_norms(leaf, order) for leaf in rows], order)
-
-
-def _flat(gradients: Array) -> Array:
-    """(rows, ...) -> (rows, numbers), in float32."""
-    return gradients.reshape(gradients.shape[0], -1).astype(jnp.float32)
+    return _joined([row_norms(leaf, order) for leaf in jax.tree.leaves(gradients)], order)
 
 
 def _weighted_sum(factor: Array, leaf: Array) -> Array:

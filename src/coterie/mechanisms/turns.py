@@ -14,42 +14,51 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms.clipping import TOGETHER, Clipped, Rows, added_up, even, in_parts
+from coterie.mechanisms.clipping import TOGETHER, Clipped, Rows, added_up, even, in_parts, upright
 
 
 def in_turn(
-    clip: Callable[[PyTree, Rows], Clipped], given: PyTree, batch: Rows, size: int, careful: bool = False
+    clip: Callable[[PyTree, Array, Rows], Clipped],
+    size: int,
+    careful: bool,
+    params: PyTree,
+    clip_norm: Array,
+    batch: Rows,
 ) -> Clipped:
-    """`in_parts` of clip(given, part); mapped over owners with several parts each, one owner after the other.
+    """`in_parts` of clip(params, clip_norm, part), upright; mapped over owners with several parts each, one owner after
+    the other.
 
     Guarantee: that of `clip`, as with `in_parts`: an owner's sum is the same whether it is taken in turn or not.
     """
-    size = even(batch.mask.shape[0], min(size, TOGETHER) if careful else size)
-    if size >= batch.mask.shape[0]:  # one part is all of it
-        return clip(given, batch)
+    rows, most = batch.mask.shape[0], min(size, TOGETHER) if careful else size
+    if most >= rows:  # one part is all of it
+        return upright(clip(params, clip_norm, batch))
+    size = even(rows, most)
 
-    def alone(given: PyTree, batch: Rows) -> Clipped:
-        return in_parts(partial(clip, given), batch, size, careful)
+    def alone(params: PyTree, clip_norm: Array, batch: Rows) -> Clipped:
+        return in_parts(partial(clip, params, clip_norm), batch, size, careful)
 
     if jax.default_backend() != "cpu":
-        return alone(given, batch)
+        return upright(alone(params, clip_norm, batch))
     mapped = custom_vmap(alone)
     mapped.def_vmap(partial(_one_by_one, clip, size, careful))
-    return mapped(given, batch)
+    return upright(mapped(params, clip_norm, batch))
 
 
 def _one_by_one(
-    clip: Callable, size: int, careful: bool, owners: int, many: tuple, given: PyTree, batch: Rows
+    clip: Callable, size: int, careful: bool, owners: int, many: list, *given: PyTree
 ) -> tuple[Clipped, PyTree]:
-    """`many`: which arrays have a leading axis of owners. Parts are cut out of those directly: one copy, not two."""
+    """`many`: which arrays of `given`, the batch last, have a leading axis of owners. Parts are cut out of those
+    directly: one copy, not two."""
+    *named, batch = given
     rows = batch.mask.shape[-1]
 
     def own(owner: Array) -> Clipped:
         def cut(start: Array) -> Rows:
-            return jax.tree.map(partial(_part, owner, start, size), batch, many[1])
+            return jax.tree.map(partial(_part, owner, start, size), batch, many[-1])
 
-        mine = jax.tree.map(lambda leaf, each: leaf[owner] if each else leaf, given, many[0])
-        return added_up(partial(clip, mine), cut, rows, size, careful)
+        mine = jax.tree.map(lambda leaf, each: leaf[owner] if each else leaf, named, list(many[:-1]))
+        return added_up(partial(clip, *mine), cut, rows, size, careful)
 
     sums = jax.lax.map(own, jnp.arange(owners))
     return sums, jax.tree.map(lambda leaf: True, sums)

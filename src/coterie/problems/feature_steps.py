@@ -72,7 +72,9 @@ def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions |
     for word in words:
         name, number = (word, "") if word.startswith(MARK) else word.strip().partition(":")[::2]
         maker = FEATURES.find(name)
-        size = _size(word, number, maker.number)
+        size = maker.number or 0
+        if number or maker.number == 0:
+            size = _size(word, number, maker.number)
         if maker.by_range and bounds is None:
             raise InputError(
                 f"features={word!r}: needs columns with declared bounds. Put it before the other steps."
@@ -88,8 +90,7 @@ def pipeline(names: str | Sequence[str], table: Table, options: FeatureOptions |
 
 
 def _size(word: str, number: str, default: int | None) -> int:
-    if not number and default != 0:
-        return default or 0
+    """The number that is written behind a step's colon."""
     if default is None or not number.isdigit():
         form = "takes no number" if default is None else "needs a whole number after the colon, as in pca:50"
         raise InputError(f"features={word!r}: {form}.")

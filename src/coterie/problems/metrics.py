@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -50,27 +50,12 @@ class Decision(NamedTuple):
 PLAIN = Decision()
 
 
-@dataclass(frozen=True)
-class Said:
-    """What scores say of rows, each part computed when it is asked for."""
+class Said(NamedTuple):
+    """What scores say of rows."""
 
     loss: str
     scores: np.ndarray  # (rows, outputs)
-    bounds: tuple[float, float] | None  # of a quantity, in its own unit
-    cut: float = 0.0  # the score of two classes above which it is the second
-
-    @cached_property
-    def decided(self) -> np.ndarray:
-        """(rows,) places of classes, or quantities in the target's own unit."""
-        if self.bounds is not None:
-            return own_unit(self.scores[:, 0], self.bounds)
-        one = self.scores.shape[1] == 1
-        return (self.scores[:, 0] > self.cut).astype(int) if one else self.scores.argmax(1)
-
-    @cached_property
-    def probabilities(self) -> np.ndarray:
-        """(rows, classes)."""
-        return probabilities(self.loss, self.scores)
+    decided: np.ndarray  # (rows,) places of classes, or quantities in the target's own unit
 
 
 Measure: TypeAlias = Callable[[Said, np.ndarray], float]  # against places of classes, or quantities
@@ -95,12 +80,13 @@ def _balanced(said: Said, y: np.ndarray) -> float:
 def _log_loss(said: Said, y: np.ndarray) -> float:
     from sklearn.metrics import log_loss
 
-    return float(log_loss(y, said.probabilities, labels=np.arange(said.probabilities.shape[1])))
+    p = probabilities(said.loss, said.scores)
+    return float(log_loss(y, p, labels=np.arange(p.shape[1])))
 
 
 def _brier(said: Said, y: np.ndarray) -> float:
     """Of two classes that of the second alone, else summed over classes: both are the usual ones."""
-    p = said.probabilities
+    p = probabilities(said.loss, said.scores)
     if p.shape[1] == 2:
         return float(np.mean((p[:, 1] - y) ** 2))
     return float(np.mean(np.sum((p - np.eye(p.shape[1])[y]) ** 2, axis=1)))
@@ -120,17 +106,18 @@ def _each_class(measure: Callable[[np.ndarray, np.ndarray], float], said: Said, 
     there = np.unique(y)
     if len(there) < 2:
         return math.nan
-    if said.scores.shape[1] == 1:
-        return measure(*_passed(said.scores[:, 0], y == 1))
-    return float(np.mean([measure(*_passed(said.probabilities[:, label], y == label)) for label in there]))
-
-
-def _passed(scores: np.ndarray, hit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many hits, and how many others, have a score or a higher one: for each score, the highest first."""
-    falling = np.argsort(scores)[::-1]
-    last = np.append(np.flatnonzero(np.diff(scores[falling])), len(scores) - 1)
-    hits = np.cumsum(hit[falling])[last]
-    return hits, last + 1 - hits
+    columns = [(1, said.scores[:, 0])]
+    if said.scores.shape[1] > 1:
+        p = probabilities(said.loss, said.scores)
+        columns = [(label, p[:, label]) for label in there]
+    found = []
+    for label, scores in columns:
+        falling = np.argsort(scores)[::-1]
+        last = np.append(np.flatnonzero(np.diff(scores[falling])), len(scores) - 1)
+        # How many hits, and how many others, have a score or a higher one: for each score, the highest first.
+        hits = np.cumsum(y[falling] == label)[last]
+        found.append(measure(hits, last + 1 - hits))
+    return float(np.mean(found))
 
 
 def _auc(hits: np.ndarray, others: np.ndarray) -> float:
@@ -188,7 +175,11 @@ class Judge:
     @property
     def names(self) -> tuple[str, ...]:
         """All metrics that suit the problem."""
-        return tuple(name for name, metric in METRICS.items() if suits(metric, self.task, self.loss))
+        return tuple(
+            name
+            for name, metric in METRICS.items()
+            if self.task in metric.tasks and (not metric.of_probabilities or self.loss in PROBABLE)
+        )
 
     def __call__(self, scores: np.ndarray, y: np.ndarray, name: str | None = None) -> float:
         """The named metric, or the one that is shown first; `y` as in a Table. NaN of a model that diverged."""
@@ -232,16 +223,15 @@ class Judge:
         return (y > 0).astype(int) if self.task == "binary" else y.astype(int)
 
     def _said(self, scores: np.ndarray) -> Said:
-        bounds = (-1.0, 1.0) if self.task == "regression" and self.bounds is None else self.bounds
-        offset, cut = (self.decision.offset, self.decision.cut) if self.task == "binary" else (0.0, 0.0)
-        scores = np.asarray(scores)
-        rows = scores[:, None] if scores.ndim == 1 else scores
-        return Said(self.loss, rows + offset, bounds, cut)
-
-
-def suits(metric: Metric, task: Task, loss: str) -> bool:
-    """Whether a metric says something of such a problem."""
-    return task in metric.tasks and (not metric.of_probabilities or loss in PROBABLE)
+        rows = np.asarray(scores)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        if self.task == "regression":
+            return Said(self.loss, rows, own_unit(rows[:, 0], self.bounds or (-1.0, 1.0)))
+        decision = self.decision if self.task == "binary" else PLAIN
+        rows = rows + decision.offset
+        one = rows.shape[1] == 1
+        decided = (rows[:, 0] > decision.cut).astype(int) if one else rows.argmax(1)
+        return Said(self.loss, rows, decided)
 
 
 def own_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:

@@ -22,7 +22,6 @@ from coterie.mechanisms.clipping import (
     in_parts,
     is_factor,
     row_norms,
-    upright,
 )
 from coterie.mechanisms.turns import in_turn
 from coterie.problems.losses import Loss
@@ -85,8 +84,7 @@ def clipped(
     if problem.model.factors is not None:
         layers = problem.model.factors
 
-        def clip(given: tuple[PyTree, Array], part: _Measured) -> Clipped:
-            params, clip_norm = given
+        def clip(params: PyTree, clip_norm: Array, part: _Measured) -> Clipped:
             x = finite(part.x)
             factors = layers(params, x, lambda scores: problem.loss.slope(scores, part.y))
             assert part.norms is not None
@@ -95,12 +93,9 @@ def clipped(
 
         size = size or max(_LEAST, _CACHED // math.prod(batch.x.shape[1:]))
         # All at once: where an owner's records are the same in all rounds, XLA does it once for all of them.
-        norms = row_norms(batch.x.reshape(batch.x.shape[0], -1), order)
+        norms = row_norms(batch.x, order)
         measured, bound = _Measured(*batch, norms=norms), jnp.asarray(clip_norm, jnp.float32)
-
-        def closed(params: PyTree, clip_norm: Array, batch: _Measured) -> Clipped:
-            return upright(in_turn(clip, (params, clip_norm), batch, size, problem.careful))
-
+        closed = partial(in_turn, clip, size, problem.careful)
         if _plain(problem) and onepass.serves(problem.model.outputs, batch.x):
             return onepass.in_one_pass(closed, order, params, bound, measured)
         return closed(params, bound, measured)
@@ -124,8 +119,7 @@ def _clipped_units(
         gradient = partial(_unit_gradient, problem, size or max(_LEAST, _CACHED // width))
         return clip_per_record(gradient, params, batch, clip_norm, at_once, order, problem.careful)
 
-    def clip(given: tuple[PyTree, Array], part: _Measured) -> Clipped:
-        params, clip_norm = given
+    def clip(params: PyTree, clip_norm: Array, part: _Measured) -> Clipped:
         units, laid = part.mask.shape[0], gathering.laid(Batch(*part[:4]), problem.mean)
         # A linear model's slopes are zero where there is no record, whatever its features are, if they are numbers.
         x = finite(laid.x) if problem.model.is_linear else gathering.features(laid)
@@ -148,10 +142,7 @@ def _clipped_units(
     measured = _Measured(*batch._replace(mask=batch.mask * fine), norms=gram)
     at_once = max(1, size // most) if size else max(-(-_LEAST // most), _CACHED // (most * width))
     bound = jnp.asarray(clip_norm, jnp.float32)
-
-    def closed(params: PyTree, clip_norm: Array, batch: _Measured) -> Clipped:
-        return upright(in_turn(clip, (params, clip_norm), batch, at_once, problem.careful))
-
+    closed = partial(in_turn, clip, at_once, problem.careful)
     if served:
         return onepass.in_one_pass(closed, order, params, bound, measured, problem.mean)
     return closed(params, bound, measured)

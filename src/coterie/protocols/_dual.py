@@ -77,11 +77,6 @@ def _blended(public: Public, x: PyTree, a: Array) -> PyTree:
     return jax.tree.map(lambda mean, new: mean + part * (new - mean), public.average, x)
 
 
-def variant_for(task: Task) -> Variant:
-    """Accelerated wherever the loss is smooth."""
-    return "accelerated" if math.isfinite(task.problem.loss.smoothness) else "liu"
-
-
 def curvature(task: Task) -> tuple[float, float]:
     """Smoothness of a unit's loss in the parameters; or 0 and the size of its slopes, which do not shrink.
 

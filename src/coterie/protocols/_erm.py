@@ -11,6 +11,7 @@ How much noise, how many steps and what the paper says of them is in `_erm_noise
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -236,9 +237,10 @@ class Design:
 
 
 def how_for(task: Task) -> How:
-    """Dual averaging where the objective is convex."""
-    convex = task.problem.model.is_linear and task.problem.penalty.strong_convexity >= 0
-    return _dual.variant_for(task) if convex else "descent"  # type: ignore[return-value]
+    """Dual averaging where the objective is convex, accelerated where the loss is smooth."""
+    if not task.problem.model.is_linear or task.problem.penalty.strong_convexity < 0:
+        return "descent"
+    return "accelerated" if math.isfinite(task.problem.loss.smoothness) else "liu"
 
 
 def assemble(task: Task, design: Design, plan: ReleasePlan, claim: Claim) -> Program:

@@ -86,10 +86,11 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     whoever sees all messages and knows what `colluding` other owners know.
     """
     certified = calibration == "certified"
-    masked = _masks(task, settings, certified)
-    if masked is None:  # a sum needs no topology
+    _masked.check_view(settings.view, "every_round", certified, settings)
+    if settings.view != "masked":  # a sum needs no topology
         check_gossip(task.topology)
-    variant = settings.variant or (_dual.variant_for(task) if certified else "liu")
+    smooth = math.isfinite(task.problem.loss.smoothness)
+    variant = settings.variant or ("accelerated" if certified and smooth else "liu")
     _check.one_of("variant", variant, get_args(Variant))
     plan, pace = _tuned(task, settings, variant) if certified else _published(task, settings, variant)
     if calibration == "noiseless":
@@ -116,25 +117,19 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     )
 
 
-def _masks(task: Task, settings: Settings, certified: bool) -> Masked | None:
-    _masked.check_view(settings.view, "every_round", certified, settings)
-    if settings.view != "masked":
-        return None
+def _masks(task: Task, settings: Settings) -> Masked:
     return _masked.masks(task.owners, settings.colluding, settings.absent, settings.degree)
 
 
-def _pairs(task: Task, settings: Settings) -> Shared | None:
-    if settings.view != "shared":
-        return None
+def _pairs(task: Task, settings: Settings) -> Shared:
     return _shared.pairs(task.owners, settings.colluding, settings.degree)
 
 
 def _exposed(task: Task, settings: Settings) -> float:
     """How far an owner shows, for even shares of variance 1 of the noise that owners have together."""
-    if (shared := _pairs(task, settings)) is not None:
-        return _shared.exposed(shared, task.owners)
-    masked = _masks(task, settings, True)
-    return 1.0 if masked is None else _masked.shown(masked, task.owners)
+    if settings.view == "shared":
+        return _shared.exposed(_pairs(task, settings), task.owners)
+    return _masked.shown(_masks(task, settings), task.owners)
 
 
 @lru_cache(maxsize=64)
@@ -213,8 +208,7 @@ def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
 
 
 def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan:
-    masked = _masks(task, settings, True)
-    spare = 0 if masked is None else _masked.spares(rounds, settings.spare)
+    spare = _masked.spares(rounds, settings.spare) if settings.view == "masked" else 0
     plan = ReleasePlan(
         sampler=sampler_for(task, settings.rate),
         clip_norm=_dual.clip_share(task, settings.clip) * task.clip_norm,
@@ -230,11 +224,9 @@ def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan
     per_record = _shares(task, plan, settings) / np.array([plan.sampler.expected(n) for n in task.sizes])
     own, charged = _masked.shared(np.array(plan.noise_multiplier), per_record, _exposed(task, settings))
     plan = replace(plan, noise_multiplier=tuple(map(float, own)), charged=tuple(map(float, charged)))
-    return (
-        _shared.finished(plan, _pairs(task, settings))
-        if masked is None
-        else _masked.finished(plan, masked, rounds)
-    )
+    if settings.view == "shared":
+        return _shared.finished(plan, _pairs(task, settings))
+    return _masked.finished(plan, _masks(task, settings), rounds)
 
 
 def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.relations import UNIT
 from coterie.reports.amounts import number
+from coterie.reports.constant import with_unit
 from coterie.reports.reading import OverEpsilon, Run, WrittenMetric
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
@@ -27,14 +29,6 @@ class Shape(NamedTuple):
         dots = self.kind.startswith("own") or self.kind.endswith("dots")
         return "dots" if dots else "area" if self.kind in ("band", "around") else "line"
 
-    @property
-    def path(self) -> str:
-        """As SVG writes it."""
-        spots = [f"{x:.2f} {y:.2f}" for x, y in self.points]
-        if self.form == "dots":
-            return " ".join(f"M{spot} h0" for spot in spots)
-        return "M" + " L".join(spots) + (" Z" if self.form == "area" else "")
-
 
 class Entry(NamedTuple):
     """A line of a chart's key."""
@@ -44,11 +38,6 @@ class Entry(NamedTuple):
     value: str = ""
     oracle: bool = False
     colour: str = ""
-
-    @property
-    def sample(self) -> Shape:
-        """What stands before its words."""
-        return Shape(self.kind, [(14, 6)] if self.kind.startswith("own") else [(0, 6), (29, 6)], self.colour)
 
 
 class Chart(NamedTuple):
@@ -91,7 +80,7 @@ class Upright:
         return [Shape(kind, spots, colour), *dots] if spots else []
 
 
-def curve(run: Run, upright: str) -> Chart:
+def curve(run: Run) -> Chart:
     """The metric over a run between floor and ceiling; the band spans the owners' own models.
 
     What is not finite, as after a model diverged, is left out.
@@ -122,6 +111,9 @@ def curve(run: Run, upright: str) -> Chart:
         f"{number(metric.local_only)}, all records without privacy {number(metric.central)}, "
         f"a constant {number(metric.constant)}"
     )
+    held = f"held-out {'rows' if run.privacy.unit == UNIT else 'units'} of the owners"
+    rows = f"{metric.rows:,} {held if 'joint' in metric.oracle else 'public test rows'}"
+    upright = f"{with_unit(metric.name, metric.unit)} on {rows}"
     # Zero, round numbers, and the last step, with room between them.
     round_ones = [int(tick) for tick in nice_ticks(0.0, float(last)) if tick.is_integer()]
     ticks = [(tick / last, f"{tick:,}") for tick in (*(one for one in round_ones if one <= 0.9 * last), last)]

@@ -11,11 +11,9 @@ from pathlib import PurePath
 
 from coterie.evaluation.words import choice
 from coterie.problems.metrics import METRICS
-from coterie.relations import UNIT
 from coterie.reports import charts
 from coterie.reports.amounts import number
 from coterie.reports.benefit import benefit
-from coterie.reports.constant import with_unit
 from coterie.reports.gauges import gauges
 from coterie.reports.privacy import claims, lead
 from coterie.reports.published import SHOWN, told
@@ -39,7 +37,7 @@ def page(run: Run, files: Mapping[str, bytes]) -> bytes:
         lead=lead(run),
         sizes_are_private=run.sizes_are_private,
         published=None if run.evaluation is None else told(run.evaluation, classes),
-        curve=curve(run),
+        curve=charts.curve(run),
         metrics=[
             (
                 words[0].upper() + words[1:] + " (lower is better)" * METRICS[name].lower_is_better,
@@ -66,14 +64,6 @@ def page(run: Run, files: Mapping[str, bytes]) -> bytes:
         # Files that hold oracle values: a guess of a record can be tried against their checksums.
         of_oracles={"result.json", *(("trace.csv",) if "joint" in metric.oracle else ())},
     ).encode("utf-8", "replace")
-
-
-def curve(run: Run) -> charts.Chart:
-    """The metric over the run."""
-    metric = run.metric
-    held = f"held-out {'rows' if run.privacy.unit == UNIT else 'units'} of the owners"
-    rows = f"{metric.rows:,} {held if 'joint' in metric.oracle else 'public test rows'}"
-    return charts.curve(run, f"{with_unit(metric.name, metric.unit)} on {rows}")
 
 
 def _settings(run: Run) -> dict[str, str]:

@@ -19,8 +19,14 @@ def stacks(run: Run) -> dict[str, Any]:
     """The columns, in the colours of their classes where these are given; numbers beside them; the key."""
     sizes, owners, numbers = run.sizes, len(run.sizes), run.numbers
     top = nice_ticks(0.0, float(max(sizes)))[-1]
-    parts, labels = _parts(run)
-    colours = [*CLASSES[: len(labels)], *[OTHER] * (len(labels) > len(CLASSES))] or ["var(--joint)"]
+    parts, labels, most = np.array(sizes)[:, None], [], len(CLASSES)
+    if run.partition.counts is not None:
+        labels = [*run.partition.classes]
+        parts = np.array(run.partition.counts, int).reshape(owners, len(labels))
+    if len(labels) > most:  # as many as there are colours, the others as one
+        parts = np.c_[parts[:, :most], parts[:, most:].sum(1)]
+        labels = [*labels[:most], f"{len(labels) - most} others"]
+    colours = [*CLASSES, OTHER][: len(labels)] or ["var(--joint)"]
     columns = []
     for at, row in enumerate(parts):
         heights = 100 * row / top
@@ -39,16 +45,3 @@ def stacks(run: Run) -> dict[str, Any]:
         "along": [((at + 0.5) / owners, str(one)) for at, one in enumerate(numbers) if one % step == 0],
         "key": list(zip(labels, colours)),
     }
-
-
-def _parts(run: Run) -> tuple[np.ndarray, list[str]]:
-    """(owners, parts) records by class where these are given, and the classes: as many as there are colours, the
-    others as one."""
-    classes, shown = run.partition.classes, len(CLASSES)
-    if run.partition.counts is None:
-        return np.array(run.sizes)[:, None], []
-    counts = np.array(run.partition.counts, int).reshape(len(run.sizes), len(classes))
-    if len(classes) <= shown:
-        return counts, list(classes)
-    others = f"{len(classes) - shown} others"
-    return np.c_[counts[:, :shown], counts[:, shown:].sum(1)], [*classes[:shown], others]

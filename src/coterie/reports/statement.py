@@ -104,6 +104,21 @@ KEPT = ("noise", "noisy", "norm", "clip_norm", "releases", "sampling", "extra", 
         "test_is_public")  # fmt: skip
 SOMETIMES = ("pair", "adding_up", "centre")  # kept where there is such a thing
 
+# Engines that hold everyone's records and seed, and where.
+ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
+_IDEAL = "the guarantee is that of ideal noise of the same scale."  # of noise that nobody else can know
+_KNOWN = dict.fromkeys(
+    ONE_DOMAIN,
+    "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of ideal noise "
+    "of the same scale; whoever has the seed can take this noise off.",
+) | {SEEDED: "a test's, drawn from a seed that was given: whoever has the seed can take this noise off."}
+_GIVEN = "independent of the data; ranges and categories are constants that were given."  # features
+_FITTED = "fitted on rows that were declared public, and on constants; never on private rows."
+_PUBLIC = "declared public, so the joint model's metric costs nothing."  # test rows
+_OWN = (
+    "owners' own records. A metric on them is an oracle value: the guarantee does not cover its publication."
+)
+
 
 def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
     """What counts as public although it was read off the records."""
@@ -114,15 +129,12 @@ def statement(facts: Facts) -> list[str]:
     """One sentence or a few for each item, as "Item: what holds"."""
     sizes = "" if facts.sizes_are_private else f" each owner's number of {several(facts.unit)},"
     read_off = undeclared(facts.classes_declared, facts.columns_declared)
-    features = "independent of the data; ranges and categories are constants that were given."
-    if facts.fitted_on_public_rows:
-        features = "fitted on rows that were declared public, and on constants; never on private rows."
-    test_rows = "declared public, so the joint model's metric costs nothing."
-    if not facts.test_is_public:
-        test_rows = (
-            "owners' own records. A metric on them is an oracle value: the guarantee does not cover its "
-            "publication."
-        )
+    but = "one" if facts.unit == UNIT else f"those of one {facts.noun}"
+    view = f"{facts.view}. The adversary knows all records but {but}."
+    if facts.view == TRANSCRIPT:
+        view = f"public transcript: it sees every message of every owner, and knows all records but {but}."
+    elif facts.all_others:
+        view += f" Against all other owners together: {together(facts)}."
     return [
         f"Guarantee: {_guarantee(facts)}",
         f"Unit of privacy: {_unit(facts)}",
@@ -130,13 +142,13 @@ def statement(facts: Facts) -> list[str]:
         f"Released: {_released(facts)}",
         f"Public without charge: names of owners and columns, classes, ranges,{sizes} the topology, who takes part "
         f"when, and all settings.{''.join(f' Beware: {one}.' for one in read_off)}",
-        f"Adversary's view: {_view(facts)}",
+        f"Adversary's view: {view}",
         f"Accountant: {facts.accountant}, over the noise and the sampling that were executed (calibration: "
         f"{facts.calibration}). `coterie certify --from result.json` computes it again.",
         f"δ against 1/n: {_delta(facts)}",
-        f"Noise: {_noise(facts)}",
-        f"Features: {facts.features}: {features}",
-        f"Test rows: {test_rows}",
+        f"Noise: {_KNOWN.get(facts.engine, _IDEAL) if facts.noisy else 'none was added.'}",
+        f"Features: {facts.features}: {_FITTED if facts.fitted_on_public_rows else _GIVEN}",
+        f"Test rows: {_PUBLIC if facts.test_is_public else _OWN}",
         "Tuning: settings are taken as given. If they were chosen by looking at private results, that cost is not "
         "included.",
         "Scope: this run alone. Runs on the same records add up; an owner's ledger keeps count.",
@@ -231,14 +243,6 @@ def _released(facts: Facts) -> str:
     )
 
 
-def _view(facts: Facts) -> str:
-    but = "one" if facts.unit == UNIT else f"those of one {facts.noun}"
-    if facts.view == TRANSCRIPT:
-        return f"public transcript: it sees every message of every owner, and knows all records but {but}."
-    more = f" Against all other owners together: {together(facts)}." if facts.all_others else ""
-    return f"{facts.view}. The adversary knows all records but {but}.{more}"
-
-
 def together(facts: Facts) -> str:
     """The second number: what holds if all other owners are against one."""
     epsilon = epsilon_of(facts.all_others)
@@ -284,23 +288,6 @@ def _against_owners(facts: Facts) -> str:
         f"δ = {delta} is not below 1/n, n = {owners:,} owners: at such a δ, publishing {facts.whole} would be "
         "allowed. Choose a smaller one."
     )
-
-
-# Engines that hold everyone's records and seed, and where.
-ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
-
-
-def _noise(facts: Facts) -> str:
-    if not facts.noisy:
-        return "none was added."
-    if facts.engine in ONE_DOMAIN:
-        return (
-            "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of "
-            "ideal noise of the same scale; whoever has the seed can take this noise off."
-        )
-    if facts.engine == SEEDED:
-        return "a test's, drawn from a seed that was given: whoever has the seed can take this noise off."
-    return "the guarantee is that of ideal noise of the same scale."
 
 
 def honest(facts: Facts) -> str:

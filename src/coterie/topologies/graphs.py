@@ -54,7 +54,7 @@ def _ahead(owners: int, shifts: Iterable[int], directed: bool) -> LinkList:
 
 def ring(owners: int) -> LinkList:
     """Each owner and its two neighbours on a circle."""
-    return _ahead(owners, [1] if owners > 1 else [], directed=False)
+    return _plain(owners, ((one, (one + 1) % owners) for one in range(owners) if owners > 1))
 
 
 def torus(owners: int) -> Graph:

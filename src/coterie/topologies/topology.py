@@ -72,7 +72,7 @@ class Topology:
     @cached_property
     def is_doubly_stochastic(self) -> bool:
         """Whether mixing keeps the owners' mean and leaves an agreement as it is."""
-        return self.is_column_stochastic and bool(np.allclose(self.sums["row"], 1.0, rtol=0, atol=_TOLERANCE))
+        return bool(np.allclose(list(self.sums.values()), 1.0, rtol=0, atol=_TOLERANCE))
 
     @cached_property
     def is_symmetric(self) -> bool:

@@ -33,14 +33,12 @@ def metropolis(graph: Graph) -> Edges:
     >>> metropolis(nx.path_graph(3)).weight.round(2).tolist()
     [0.67, 0.33, 0.33, 0.33, 0.33, 0.33, 0.67]
     """
-    source, target, degree = _links(graph, "metropolis")
-    return _with_rest(len(degree), source, target, 1.0 / (1.0 + np.maximum(degree[source], degree[target])))
+    return _weighted(graph, np.maximum, "metropolis")
 
 
 def uniform(graph: Graph) -> Edges:
     """Weight 1 / (1 + largest degree) on every link, I - L / (1 + d_max); symmetric, doubly stochastic."""
-    source, target, degree = _links(graph, "uniform")
-    return _with_rest(len(degree), source, target, np.full(len(source), 1.0 / (1.0 + degree.max(initial=0))))
+    return _weighted(graph, lambda source, target: np.full_like(source, source.max(initial=0)), "uniform")
 
 
 def column_stochastic(graph: Graph) -> Edges:
@@ -50,8 +48,7 @@ def column_stochastic(graph: Graph) -> Edges:
     >>> column_stochastic(nx.DiGraph([(0, 1), (0, 2), (1, 0), (2, 0)])).weight.round(2).tolist()
     [0.33, 0.5, 0.5, 0.33, 0.5, 0.33, 0.5]
     """
-    source, target, sent = _links(graph)
-    return _with_rest(len(sent), source, target, 1.0 / (1.0 + sent[source]))
+    return _weighted(graph, lambda source, target: source)
 
 
 WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
@@ -61,9 +58,14 @@ WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
 }
 
 
-def _links(graph: Graph, undirected: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sources and targets of all links between different owners, both ways where the graph is undirected, and how many
-    each owner sends over; `undirected`: weights that need such a graph."""
+def _weighted(
+    graph: Graph, among: Callable[[np.ndarray, np.ndarray], np.ndarray], undirected: str = ""
+) -> Edges:
+    """Links between different owners of weight 1 / (1 + `among`), a number of links made of those that source and
+    target send over; and what each sender keeps for itself, so that its column sums to one.
+
+    `undirected`: weights that need such a graph.
+    """
     listed = in_order(graph)
     if undirected and listed.directed:
         raise InputError(
@@ -73,14 +75,11 @@ def _links(graph: Graph, undirected: str = "") -> tuple[np.ndarray, np.ndarray, 
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # a self-loop says nothing: everyone hears itself
     if not listed.directed:
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
-    return pairs[:, 0], pairs[:, 1], np.bincount(pairs[:, 0], minlength=listed.owners)
-
-
-def _with_rest(owners: int, source: np.ndarray, target: np.ndarray, weight: np.ndarray) -> Edges:
-    """Add what each sender keeps for itself, so that its column sums to one; sort."""
-    kept = 1.0 - np.bincount(source, weights=weight, minlength=owners)
-    self_ = np.arange(owners, dtype=np.int32)
+    source, target = pairs.T
+    sent = np.bincount(source, minlength=listed.owners)
+    weight = 1.0 / (1.0 + among(sent[source], sent[target]))
+    kept = 1.0 - np.bincount(source, weights=weight, minlength=listed.owners)
+    self_ = np.arange(listed.owners, dtype=np.int32)
     source, target = np.concatenate([source, self_]), np.concatenate([target, self_])
-    weight = np.concatenate([weight, kept])
     order = np.lexsort((source, target))
-    return Edges(source[order], target[order], weight[order])
+    return Edges(source[order], target[order], np.concatenate([weight, kept])[order])

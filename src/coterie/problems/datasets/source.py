@@ -48,19 +48,23 @@ class Source(NamedTuple):
                 f"data={NAME!r}: these rows were given in Python, and no file has them. Give them again: "
                 "Experiment(data=…)."
             )
-        if self.data in DATASETS:
-            self._refuse("target", "owner_column", "columns")
+        known, remote = self.data in DATASETS, self.data.startswith("openml:")
+        for name in ("target", "owner_column", "columns") if known else ("target",) if remote else ():
+            if (value := getattr(self, name)) is not None:
+                raise InputError(
+                    f"{name}={value!r}: is for a file of your own; {self.data} has its own. Leave it out."
+                )
+        if known:
             return load(self.data, data_dir, self.privacy_unit)
-        if self.data.startswith("openml:"):
-            self._refuse("target")
+        if remote:
             return load_openml(self.data, self.owner_column, self.columns, unit=self.privacy_unit)
         if Path(self.data).suffix.lower() in READERS:
             return load_file(
                 self.data, self.target, self.owner_column, columns=self.columns, unit=self.privacy_unit
             )
-        known = ", ".join(sorted(DATASETS))
         raise InputError(
-            f"data={self.data!r}: unknown. Name a CSV, Parquet or NPZ file, 'openml:NAME', or one of: {known}."
+            f"data={self.data!r}: unknown. Name a CSV, Parquet or NPZ file, 'openml:NAME', or one of: "
+            f"{', '.join(sorted(DATASETS))}."
             f"{_check.meant(self.data, DATASETS)}"
         )
 
@@ -68,11 +72,3 @@ class Source(NamedTuple):
         """Among owners. Who names an owner column means those owners: a number then keeps the largest of them."""
         named = self.owner_column or (isinstance(self.data, Records) and self.data.owner)
         return partition(table, how or ("column" if named else None), owners, seed, self.privacy_unit)
-
-    def _refuse(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None:
-                raise InputError(
-                    f"{name}={value!r}: is for a file of your own; {self.data} has its own. Leave it out."
-                )
