@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import compiling
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
-from jax._src import compiler
 
 from coterie.cli import _cache, _progress
 
@@ -39,21 +39,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
 _cache.keep_compiled()
 
-# Compiling is most of what tests take, and few of them ask how: here, and in programs that tests start, the compiler
-# does not try hard, and takes a third to a half of its time. Options of XLA for CPUs: so, and as users have them.
-_OPTIONS = {
-    "xla_cpu_use_fusion_emitters": (False, True),
-    "xla_backend_optimization_level": (0, 3),
-    "xla_llvm_disable_expensive_passes": (True, False),
-}
-_QUICK = " ".join(f"--{name}={str(quick).lower()}" for name, (quick, _) in _OPTIONS.items())
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["XLA_FLAGS"] = f"{_QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
+    os.environ["XLA_FLAGS"] = f"{compiling.QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 # Where tests are about the last bits of numbers, programs are compiled as users have them.
 _AS_USERS_HAVE_THEM = (
     "tests/engines/test_simulate.py",
-    "tests/engines/test_spmd.py",
     "tests/federation/test_randomness.py",
     "tests/mechanisms/",
     "tests/problems_core/test_careful_sums.py",
@@ -118,22 +109,12 @@ def keep_small_programs_too() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def compile_as_users_do(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Where that is to be. Of JAX's own settings none gives the compiler other options than the environment's."""
+    """Where that is to be."""
     if not request.path.relative_to(request.config.rootpath).as_posix().startswith(_AS_USERS_HAVE_THEM):
         yield
         return
-    theirs = {name: users for name, (_, users) in _OPTIONS.items()}
-    before = compiler.get_compile_options
-
-    def options(*args, env_options_overrides=None, **more):
-        return before(*args, env_options_overrides=theirs | (env_options_overrides or {}), **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "get_compile_options", options)
-        # Of no effect on a CPU, but that nothing is taken which was compiled under another value.
-        jax.config.update("jax_optimization_level", "O1")
+    with compiling.as_users_do():
         yield
-        jax.config.update("jax_optimization_level", "UNKNOWN")
 
 
 @pytest.fixture(autouse=True, scope="module")

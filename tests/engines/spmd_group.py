@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
 
+import compiling
 import jax
 import numpy as np
 import worlds
@@ -88,8 +90,9 @@ def case(row: Row) -> tuple[Program, Holdings, topologies.Mixer]:
 
 
 def play(engine: Callable[..., Trace], row: Row) -> Trace:
-    """A run with its transcript, looked at along the way."""
-    return engine(*case(row), seed=3, every=row.every, probe=lambda models: models, transcript=True)
+    """A run with its transcript, looked at along the way; compiled as users have it where its bits are compared."""
+    with compiling.as_users_do() if row.exact else nullcontext():
+        return engine(*case(row), seed=3, every=row.every, probe=lambda models: models, transcript=True)
 
 
 def main(out: str, process: int, processes: int, port: int, names: list[str]) -> None:

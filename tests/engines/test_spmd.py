@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import compiling
 import jax
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ PATIENCE = 600  # seconds; other people use the machine too
 def start(out: Path, processes: int, devices: int, rows) -> list[subprocess.Popen]:
     (port,) = ports(1)
     tests = Path(__file__).parent.parent
-    flags = f"--xla_force_host_platform_device_count={devices}"  # and no others: compiled as users have it
+    flags = f"{compiling.QUICK} --xla_force_host_platform_device_count={devices}"
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
     group = []
