@@ -105,7 +105,7 @@ def user(number: int, sudo: str | None) -> str:
 
 
 def _sealed(entry: ActionEntry) -> ActionEntry:
-    """The entry with its hash, over everything else."""
+    """The entry with its hash, which covers all other fields."""
     return entry._replace(hash=sha256(canonical(entry[:-1])))
 
 
@@ -121,17 +121,17 @@ def _ledger(path: Path | None) -> dict[str, Any] | None:
 
 
 def _entries(path: Path, text: bytes) -> tuple[ActionEntry, ...]:
-    found: list[ActionEntry] = []
+    entries: list[ActionEntry] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
             entry = ActionEntry(**json.loads(line))
         except (ValueError, TypeError) as error:
             raise _broken(path, number) from error
-        before = found[-1].hash if found else START
+        before = entries[-1].hash if entries else START
         if entry.sequence != number or entry.previous != before or _sealed(entry).hash != entry.hash:
             raise _broken(path, number)
-        found.append(entry)
-    return tuple(found)
+        entries.append(entry)
+    return tuple(entries)
 
 
 def _broken(path: Path, number: int) -> InputError:
@@ -143,7 +143,7 @@ def _broken(path: Path, number: int) -> InputError:
 
 @contextmanager
 def _only_writer(path: Path) -> Iterator[int]:
-    """The file, for one process at a time. It is readable by its owner alone from its first byte on."""
+    """The file, locked for one process at a time and, from its first byte on, readable by its owner alone."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -162,7 +162,7 @@ def _unwritable(path: Path, error: OSError) -> InputError:
 
 
 def _whole_lines(file: int) -> bytes:
-    """What is there, less a last line that a power cut or a full disk left in pieces: it was never acknowledged."""
+    """The file without a last line that a power cut or a full disk cut short: it was never acknowledged."""
     text = os.pread(file, os.fstat(file).st_size, 0)
     whole = text[: text.rfind(b"\n") + 1]
     if len(whole) < len(text):

@@ -22,9 +22,9 @@ from coterie.mechanisms.distributions import fitting
 def table_sides(
     party: Party, planned: Collaboration, records: OwnRecords, judged: Judged, injected_seed: int | None
 ) -> dict[str, TableSide]:
-    """What makes the owner's tables, by name, with noise of its own, or of the simulator's in tests.
+    """What makes the owner's tables, by name, with the owner's own noise (in tests, the simulator's).
 
-    A choice is made by the records that were trained on, and what is chosen evaluated on those `judged`.
+    The model is chosen by the training records and evaluated on those in `judged`.
     """
     at, problem = planned.agreement.owners.index(party.name), planned.task.problem
     most = planned.task.unit.records
@@ -50,7 +50,7 @@ def evaluated(
     outlet: Outlet | None,
     journal: Journal,
 ) -> Machine:
-    """The party's machine, with a table after another around it; a party without records has no sides and no outlet."""
+    """The party's machine, wrapped once for each table; a party without records has no sides and no outlet."""
     owners, tables = planned.agreement.owners, planned.program.plan.tables
     for step, (name, table) in zip(planned.table_steps, tables.items()):
         terms = TableTerms(

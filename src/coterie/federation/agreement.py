@@ -31,7 +31,7 @@ from coterie.units import RECORD, Unit, at_owners, counted, several, unit_of
 
 FORMAT = 1
 HUBS = ("learner", "aggregator")  # names that no owner may have
-# What of an experiment is agreed on; its data, engine and partition have no meaning here.
+# The fields of an experiment that are agreed on; data, engine and partition have no meaning here.
 TERMS = (
     "protocol", "features", "bandwidth", "loss", "penalty", "strength", "l1", "radius", "model", "hidden",
     "topology", "gossip_steps", "epsilon", "delta", "evaluate", "hold_out",
@@ -42,7 +42,7 @@ TERMS = (
 
 
 class Masking(NamedTuple):
-    """What owners share masks by, where sums are masked."""
+    """The public values from which owners derive their masks, where sums are masked."""
 
     nonce: str  # 32 random bytes in hex: no two agreements have equal labels
     keys: dict[str, str]  # each owner's public key in hex
@@ -122,7 +122,7 @@ class Agreement:
             )
 
     def _check_terms(self) -> None:
-        """What real owners do not do, or what an agreement could not hold."""
+        """InputError for options that real owners do not have, or that an agreement cannot hold."""
         if self.experiment.centre:
             raise InputError(
                 f"centre={self.experiment.centre:g}: real owners do not centre features together yet. Leave it out."
@@ -134,7 +134,7 @@ class Agreement:
             )
 
     def _check_units(self) -> None:
-        """An owner who is the unit is one; of others, one unit and how many there are would be the same secret."""
+        """An owner that is the unit has size 1; any other has at least `LEAST` units, as its size is public."""
         for owner, size in self.sizes.items():
             if self.unit.kind == "owner" and size != 1:
                 raise InputError(f"size of {owner}={size}: with unit='owner' each owner is one unit. Say 1.")
@@ -146,8 +146,10 @@ class Agreement:
     @property
     def unit(self) -> Unit:
         """Whom the run protects."""
-        said = self.experiment
-        return unit_of(said.unit, said.records_per_unit, mean=said.unit_mean, latest=said.latest)
+        experiment = self.experiment
+        return unit_of(
+            experiment.unit, experiment.records_per_unit, mean=experiment.unit_mean, latest=experiment.latest
+        )
 
     @property
     def protects(self) -> str:
@@ -181,12 +183,12 @@ class Agreement:
 
     @property
     def digest(self) -> bytes:
-        """What every node compares: the SHA-256 of the agreement."""
+        """The SHA-256 of the agreement, which every node compares."""
         return hashlib.sha256(self.text().encode()).digest()
 
     @property
     def run(self) -> str:
-        """What the run is called in ledgers and on the network: two agreements never share it."""
+        """The run's name in ledgers and on the network; no two agreements share one."""
         return self.digest.hex()[:32]
 
     def to_json(self) -> dict[str, Any]:
@@ -214,11 +216,11 @@ class Agreement:
 
 
 def words(agreement: Agreement) -> str:
-    """What whoever signs agrees to, line by line."""
+    """The terms that a signer agrees to, line by line."""
     experiment, budgets = agreement.experiment, agreement.experiment.epsilon
-    each = budgets if isinstance(budgets, dict) else dict.fromkeys(agreement.owners, budgets)
+    budget_of = budgets if isinstance(budgets, dict) else dict.fromkeys(agreement.owners, budgets)
     owners = ", ".join(
-        f"{name} ({counted(size, agreement.unit.words)}, ε = {each[name]})"
+        f"{name} ({counted(size, agreement.unit.words)}, ε = {budget_of[name]})"
         for name, size in agreement.sizes.items()
     )
     return "\n".join(
@@ -235,7 +237,7 @@ def words(agreement: Agreement) -> str:
 
 
 def _noise_words(experiment: Experiment) -> str:
-    """By what rule it is chosen, and all that was set of the protocol: who sees what, and who must be honest, too."""
+    """How noise is calibrated, and the protocol's settings: they decide who sees what and who must be honest."""
     chosen = [f"{name} = {value}" for name, value in sorted(experiment.settings.items())]
     return ", ".join((f"calibration {experiment.calibration}", *chosen))
 
@@ -246,13 +248,13 @@ def _published_words(experiment: Experiment) -> str:
     if experiment.select:
         parts.append(f"{experiment.select:g} of each budget pays for a choice among models")
     if experiment.evaluate:
-        kept = (
+        held_out = (
             f", on {experiment.hold_out:g} of its rows that each owner keeps out"
             if experiment.hold_out
             else ""
         )
         groups = f", by {experiment.evaluate_by}" if experiment.evaluate_by else ""
-        parts.append(f"{experiment.evaluate:g} of each budget pays for published metrics{kept}{groups}")
+        parts.append(f"{experiment.evaluate:g} of each budget pays for published metrics{held_out}{groups}")
     return "; ".join(("the model", *parts)) if parts else "the model; no metric"
 
 
@@ -301,7 +303,7 @@ def from_json(value: Any, source: str) -> Agreement:
         experiment=override(Experiment(), terms, source),
         schema=schemas.from_json(value["schema"], source),
         sizes=sizes,
-        patience=Patience(**{key: _number(source, key, one) for key, one in patience.items()}),
+        patience=Patience(**{key: _number(source, key, seconds) for key, seconds in patience.items()}),
         clock=_number(source, "clock", value["clock"]),
         masks=None if "masks" not in value else _masking(source, value["masks"]),
         keys=_texts(source, "keys", value.get("keys", {})),
@@ -332,7 +334,7 @@ def _said(key: str, value: Any) -> bool:
 
 
 def _texts(source: str, key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise InputError(f"{source}: {key} must map names to texts. Ask for the file again.")
     return value
 
@@ -340,7 +342,7 @@ def _texts(source: str, key: str, value: Any) -> dict[str, str]:
 def _masking(source: str, value: Any) -> Masking:
     fits = isinstance(value, dict) and set(value) == {"nonce", "keys"} and isinstance(value["keys"], dict)
     texts = [value["nonce"], *value["keys"].values()] if fits else [None]
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise InputError(f"{source}: masks must have a nonce and keys. Ask for the file again.")
     return Masking(**value)
 

@@ -1,4 +1,4 @@
-"""What an owner allows, and what a run may cost it: from the agreement and the owner's own file, without any record."""
+"""The budget that an owner allows, and what one run may cost it: from the agreement and the owner's file alone."""
 
 from __future__ import annotations
 

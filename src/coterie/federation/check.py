@@ -47,8 +47,8 @@ class PeerFound:
 
     name: str
     address: str | None  # None: it dials this party
-    answered: bool = False  # whatever it said
-    reached: bool = False  # and said what this party says
+    answered: bool = False  # with any greeting at all
+    reached: bool = False  # answered, and follows the same agreement
     says: str = ""
     ahead: float | None = None  # seconds by which its clock is ahead of this one
     ends: dt.datetime | None = None  # its certificate
@@ -109,7 +109,7 @@ class Check:
             self.peers[name] = PeerFound(name, self.party.router or where.get(name))
 
     def listen(self) -> None:
-        """Be there for others who try at the same time, and for those who dial this party."""
+        """Listen, for others who check at the same time and for peers that dial this party."""
         if self.planned is None or self._own is None or not self._signed:
             return
         if self.party.router is not None and not self._dial(ROUTER, self.party.router):
@@ -134,7 +134,7 @@ class Check:
                 self._dial(peer.name, peer.address)
 
     def greet(self) -> bool:
-        """Ask those who have not answered yet. Whether all have."""
+        """Greet peers that have not answered yet; return whether all have."""
         silent = [peer for peer in self.peers.values() if not peer.answered]
         for peer in silent:
             if self._line is not None and self.planned is not None:
@@ -142,7 +142,7 @@ class Check:
         return self._line is None or not silent
 
     def close(self) -> None:
-        """Hang up, and put into words who was not reached."""
+        """Disconnect, and note in words which peers were not reached."""
         if self._line is not None:
             self._line.close()
         self.warnings += [peer.other_version for peer in self.peers.values() if peer.other_version]
@@ -157,14 +157,14 @@ class Check:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """Go on after an error of the user's."""
+        """Note an error of the user's in place of raising it."""
         try:
             yield
         except CoterieError as error:
             self.troubles.append(error)
 
     def _read(self, planned: Collaboration, data: Path | None) -> str:
-        """What the ledger knows the records by; without a file, those that it has been for."""
+        """The hash by which the ledger knows the records; without a file, the hash that the ledger has."""
         if data is None:
             return terms_of(self.party.ledger).data_hash if self.party.ledger.exists() else "0" * 64
         rows, hashes = records.read(self.party, planned, data)
@@ -176,32 +176,32 @@ class Check:
     def _budget(self, planned: Collaboration, content: str) -> None:
         at = planned.agreement.owners.index(self.party.name)
         plan = charged_plan(self.party, planned)
-        found = allowed(self.party, planned, at, plan)
-        told = forecast(
+        allowance = allowed(self.party, planned, at, plan)
+        outlook = forecast(
             self.party.ledger,
             planned.agreement.run,
             plan.event(at),
             data_hash=content,
-            epsilon=found.epsilon,
-            delta=found.delta,
+            epsilon=allowance.epsilon,
+            delta=allowance.delta,
             relation=plan.relation,
         )
-        after = told.after.epsilon
+        after = outlook.after.epsilon
         releases = planned.messages(at) + len(planned.table_steps)
-        self.facts |= {"cost": found.cost, "releases": releases, "charged": told.messages}
-        self.facts |= {"budget": found.epsilon, "delta": found.delta, "source": found.source}
-        self.facts |= {"view": found.view, "spent": told.spent, "after": after}
-        self.facts |= {"left": max(0.0, found.epsilon - after)}
+        self.facts |= {"cost": allowance.cost, "releases": releases, "charged": outlook.messages}
+        self.facts |= {"budget": allowance.epsilon, "delta": allowance.delta, "source": allowance.source}
+        self.facts |= {"view": allowance.view, "spent": outlook.spent, "after": after}
+        self.facts |= {"left": max(0.0, allowance.epsilon - after)}
         several = planned.task.owners_per_person
-        person, pair = (tell(plan, found.delta, several) for tell in (person_told, pair_told))
+        person, pair = (tell(plan, allowance.delta, several) for tell in (person_told, pair_told))
         self.facts |= {"owners_per_person": several, "person": person and person.epsilon}
         self.facts |= {"pair": pair and pair.epsilon}
-        if not told.affordable and plan is not planned.program.plan:
-            raise unaffordable(self.party, planned, found.epsilon)
-        if not told.affordable:
+        if not outlook.affordable and plan is not planned.program.plan:
+            raise unaffordable(self.party, planned, allowance.epsilon)
+        if not outlook.affordable:
             raise BudgetError(
-                f"epsilon={found.epsilon:g}: ε = {upper(told.spent)} is spent on these records, and this run would "
-                f"bring it to {upper(after)}. The owner would release what it can, then fall silent."
+                f"epsilon={allowance.epsilon:g}: ε = {upper(outlook.spent)} is spent on these records, and this run "
+                f"would bring it to {upper(after)}. The owner would release what it can, then fall silent."
             )
 
     def _dial(self, name: str, address: str) -> bool:
@@ -219,7 +219,7 @@ class Check:
         return True
 
     def _heard(self, sender: str, frame: bytes) -> None:
-        """From Zenoh's threads. All but greetings are for a node, and not looked at."""
+        """Take a frame, in one of Zenoh's threads. Everything but greetings is ignored: it is meant for a node."""
         planned, peer = self.planned, self.peers[sender]
         assert planned is not None
         try:
@@ -242,8 +242,8 @@ class Check:
     def _say(self, peer: str, *, answer: bool) -> None:
         line, planned = self._line, self.planned
         if line is not None and planned is not None:
-            said = greeting.hello(planned.digest, time.time(), answer=answer)
-            line.send(peer, wire.encode(said, planned.digest))
+            hello = greeting.hello(planned.digest, time.time(), answer=answer)
+            line.send(peer, wire.encode(hello, planned.digest))
 
     def _silence(self, peer: PeerFound) -> str:
         if self._line is None:
@@ -269,44 +269,44 @@ def check(
 ) -> list[Check]:
     """A dry run of one party, or of several at the same time on this machine."""
     known: dict[bytes, Collaboration] = {}
-    found = [Check(party, data, log, with_files) for party, data in parties]
-    for one in found:
-        one.local(known)
+    dry_runs = [Check(party, data, log, with_files) for party, data in parties]
+    for dry_run in dry_runs:
+        dry_run.local(known)
     with ExitStack() as held:
-        for one in found:
-            held.callback(one.close)
-            one.listen()
-        for one in found:
-            one.dial()
+        for dry_run in dry_runs:
+            held.callback(dry_run.close)
+            dry_run.listen()
+        for dry_run in dry_runs:
+            dry_run.dial()
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            answered = [one.greet() for one in found]
+            answered = [dry_run.greet() for dry_run in dry_runs]
             if all(answered):
                 break
             time.sleep(_AGAIN)
         time.sleep(_AGAIN)  # for answers to those who asked last
-    return found
+    return dry_runs
 
 
-def refuse_troubles(found: Sequence[Check]) -> None:
-    """Raise the gravest of what was found, so that the exit status says it."""
-    noted = [(one.party.name, error) for one in found for error in one.troubles]
+def refuse_troubles(dry_runs: Sequence[Check]) -> None:
+    """Raise the gravest trouble, so that the exit status shows it."""
+    noted = [(dry_run.party.name, error) for dry_run in dry_runs for error in dry_run.troubles]
     if noted:
         name, worst = max(noted, key=lambda pair: pair[1].exit_status)
         raise type(worst)(f"{name}: not ready: {worst}")
 
 
-def summary(found: Check, said: Callable[[CoterieError], str] = str) -> dict[str, Any]:
-    """As plain values; `said` puts a trouble into words, for its owner's eyes or for others' (`logs.public`)."""
-    agreement = found.planned.agreement if found.planned else None
+def summary(dry_run: Check, wording: Callable[[CoterieError], str] = str) -> dict[str, Any]:
+    """As plain values; `wording` puts a trouble into words, for its owner's eyes or for others' (`logs.public`)."""
+    agreement = dry_run.planned.agreement if dry_run.planned else None
     return {
-        "name": found.party.name,
-        "ready": not found.troubles,
+        "name": dry_run.party.name,
+        "ready": not dry_run.troubles,
         "agreement_sha256": agreement.digest.hex() if agreement else None,
         "unit": agreement.unit.words if agreement else None,
         "protects": agreement.protects if agreement else "",
-        "forgotten": sorted(found.planned.forgotten) if found.planned else [],
-        **found.facts,
+        "forgotten": sorted(dry_run.planned.forgotten) if dry_run.planned else [],
+        **dry_run.facts,
         "peers": [
             {
                 "name": peer.name,
@@ -316,42 +316,44 @@ def summary(found: Check, said: Callable[[CoterieError], str] = str) -> dict[str
                 "clock_ahead_seconds": None if peer.ahead is None else round(peer.ahead, 1) + 0.0,  # no -0
                 "certificate_ends": peer.ends.isoformat() if peer.ends else None,
             }
-            for peer in found.peers.values()
+            for peer in dry_run.peers.values()
         ],
-        "warnings": found.warnings,
-        "troubles": [said(error) for error in found.troubles],
+        "warnings": dry_run.warnings,
+        "troubles": [wording(error) for error in dry_run.troubles],
     }
 
 
-def words(told: dict[str, Any]) -> str:
+def words(facts: dict[str, Any]) -> str:
     """A summary, to read."""
-    lines = [f"{told['name']}: {'ready' if told['ready'] else 'not ready'}; nothing was released or charged."]
-    if told["agreement_sha256"]:
-        lines.append(f"agreement: {told['agreement_sha256']}")
-    if told["forgotten"]:
+    lines = [
+        f"{facts['name']}: {'ready' if facts['ready'] else 'not ready'}; nothing was released or charged."
+    ]
+    if facts["agreement_sha256"]:
+        lines.append(f"agreement: {facts['agreement_sha256']}")
+    if facts["forgotten"]:
         lines.append(
-            f"without:   {', '.join(told['forgotten'])}, as coterie network forget says here; who has not decided the "
+            f"without:   {', '.join(facts['forgotten'])}, as coterie network forget says here; who has not decided the "
             "same is refused, as with another agreement"
         )
-    if told["protects"]:
-        lines.append(f"protects:  {told['protects']}")
-    if "units" in told:
-        lines.append(f"file:      {counted(told['units'], told['unit'])}, as the agreement says")
-    if "cost" in told:
+    if facts["protects"]:
+        lines.append(f"protects:  {facts['protects']}")
+    if "units" in facts:
+        lines.append(f"file:      {counted(facts['units'], facts['unit'])}, as the agreement says")
+    if "cost" in facts:
         lines += [
-            f"run:       costs ε = {upper(told['cost'])} by itself, in {many(told['releases'], 'release')} "
-            f"(δ = {told['delta']:g}, {told['view']}); {told['charged']:,} of them are charged already",
-            f"budget:    ε = {told['budget']:g}, as {told['source']} says, for all runs on these records; "
-            f"spent {upper(told['spent'])}, after this run {upper(told['after'])}, then left {lower(told['left'])}",
+            f"run:       costs ε = {upper(facts['cost'])} by itself, in {many(facts['releases'], 'release')} "
+            f"(δ = {facts['delta']:g}, {facts['view']}); {facts['charged']:,} of them are charged already",
+            f"budget:    ε = {facts['budget']:g}, as {facts['source']} says, for all runs on these records; "
+            f"spent {upper(facts['spent'])}, after this run {upper(facts['after'])}, then left {lower(facts['left'])}",
         ]
-    if told.get("person") is not None:
-        owners = told_owners(told["owners_per_person"])
-        more = "" if told.get("pair") is None else f"; at 2 owners, ε = {upper(told['pair'])}"
-        lines.append(f"person:    at {owners} owners, it costs ε = {upper(told['person'])}{more}")
-    for peer in told["peers"]:
+    if facts.get("person") is not None:
+        owners = told_owners(facts["owners_per_person"])
+        more = "" if facts.get("pair") is None else f"; at 2 owners, ε = {upper(facts['pair'])}"
+        lines.append(f"person:    at {owners} owners, it costs ε = {upper(facts['person'])}{more}")
+    for peer in facts["peers"]:
         lines.append(f"peer:      {peer['name']}: {_met(peer)}")
-    lines += [f"warning:   {line}" for line in told["warnings"]]
-    lines += [f"trouble:   {line}" for line in told["troubles"]]
+    lines += [f"warning:   {line}" for line in facts["warnings"]]
+    lines += [f"trouble:   {line}" for line in facts["troubles"]]
     return "\n".join(lines)
 
 
@@ -371,7 +373,7 @@ def _writable(party: Party) -> None:
 
 
 def _roomy(party: Party, planned: Collaboration) -> None:
-    """All that a run writes has room: a disk that is full in the middle of it stops the owner there."""
+    """The disk must have room for all that a run writes: an owner whose disk fills up has to stop."""
     owners = planned.agreement.owners
     sent = planned.messages(owners.index(party.name)) if party.name in owners else 0
     needs = {party.folder: _BESIDE}

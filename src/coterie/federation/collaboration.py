@@ -54,7 +54,7 @@ class Collaboration:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Everybody, owners first."""
+        """Names of all parties, owners first."""
         return (*self.agreement.owners, *((self.hub,) if self.hub else ()))
 
     @property
@@ -87,7 +87,7 @@ class Collaboration:
         return tuple(self.last_step + 1 + at for at in range(len(self.program.plan.tables)))
 
     def selected(self, sums: dict[int, np.ndarray], choice: int) -> Selected | None:
-        """What sums of losses chose; None where there is nothing to choose."""
+        """The model chosen by the sums of losses; None where there is nothing to choose."""
         plan = self.program.plan
         if plan.selection is None:
             return None
@@ -95,7 +95,7 @@ class Collaboration:
         return selected(self.ballot, plan, sums, choice, share=share, delta=delta)
 
     def published(self, tables: dict[int, np.ndarray]) -> Published | None:
-        """What tables of scores tell; None where there are none."""
+        """The metrics computed from tables of scores; None where there are none."""
         if self.program.plan.evaluation is None or not tables:
             return None
         return published(
@@ -122,7 +122,7 @@ class Collaboration:
 
     @cached_property
     def gossip_steps(self) -> int:
-        """Gossip steps in a round."""
+        """How many gossip steps a round has."""
         given = self.agreement.experiment.gossip_steps
         return topologies.gossip_steps_for(self.task.topology) if given is None else given
 
@@ -133,14 +133,14 @@ class Collaboration:
 
     @property
     def digest(self) -> bytes:
-        """What a party shows its peers: the agreement's hash and, where owners were forgotten, who they are. So nobody
-        mixes with whoever still sends the forgotten their share, whose weight would drain away."""
+        """The hash that a party shows its peers: of the agreement and of the forgotten owners. So nobody mixes with a
+        party that still sends shares to the forgotten, where their weight would be lost."""
         if not self.forgotten:
             return self.agreement.digest
         return sha256(self.agreement.digest + "\n".join(sorted(self.forgotten)).encode()).digest()
 
     def peers(self, party: str) -> tuple[str, ...]:
-        """Whom a party talks to, and nobody else."""
+        """The parties that a party talks to."""
         owners = self.agreement.owners
         if party == self.hub:
             return owners
@@ -150,7 +150,7 @@ class Collaboration:
             return tuple(owners[at] for at in self.graph[owners.index(party)])
         if isinstance(self.program.functions, Rounds):
             return tuple(owners[at] for at in self.view(owners.index(party)).peers)
-        return tuple(one for one in owners if one != party)  # a walking model: who acts next is told to all
+        return tuple(name for name in owners if name != party)  # walks: everybody hears who acts next
 
     @cached_property
     def graph(self) -> Graph:
@@ -168,7 +168,7 @@ class Collaboration:
 
     @cached_property
     def sums(self) -> SumTerms:
-        """What all parties know of masked sums."""
+        """The public terms of masked sums."""
         plan, layout = self.program.plan, self.layout
         assert plan.masked is not None
         own = np.array(plan.noise_multiplier)

@@ -53,7 +53,7 @@ def seals(party: Party, planned: Collaboration, identity: trust.Identity) -> dic
 
 
 def dialled(party: Party, planned: Collaboration) -> dict[str, str]:
-    """Whom the party dials, and where."""
+    """The address of every peer that the party dials."""
     if party.router is not None:
         return {ROUTER: party.router}
     peers = planned.peers(party.name)
@@ -61,13 +61,13 @@ def dialled(party: Party, planned: Collaboration) -> dict[str, str]:
 
 
 def resolved(party: Party, planned: Collaboration) -> dict[str, str]:
-    """Whose addresses this machine looks up: of whom it dials, or of the proxy, which looks up all others."""
+    """The addresses that this machine resolves: of the peers it dials or, with a proxy, of the proxy alone."""
     return dialled(party, planned) if party.proxy is None else {"the proxy": party.proxy}
 
 
 def keys_of(folder: Path, agreement: Agreement) -> str:
-    """What the network's keys begin with, under every agreement: so that two that differ are heard to differ."""
-    if agreement.authorities:  # they come and go
+    """The prefix of the network's keys, the same under every agreement, so that parties notice when theirs differ."""
+    if agreement.authorities:  # these change over time
         return sha256(f"coterie network {agreement.name}".encode()).hexdigest()[:32]
     return trust.fingerprint(folder / trust.AUTHORITY)[:32]
 

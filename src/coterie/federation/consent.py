@@ -1,4 +1,4 @@
-"""Consent: who made its key at home signs the agreement with it, so that no founder can pretend that it agreed.
+"""Consent: a party that made its key at home signs the agreement with it, so that no founder can forge its consent.
 
 The agreement has the keys' fingerprints, and every node looks for the signatures before it starts. A founder could
 still invent a party with a key of its own making: parties read their keys' fingerprints to each other.
@@ -42,17 +42,17 @@ def sign(folder: Path, name: str, agreement: Agreement) -> Path:
     key = private_key(trust.identity(folder, name).key)
     pem = key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
     signature = key.sign(_said(agreement.digest, name), ECDSA(SHA256()))
-    found = Consent(agreement.digest.hex(), name, pem, signature.hex())
-    _refuse_false(found, agreement)
-    return keep(folder, found)
+    consent = Consent(agreement.digest.hex(), name, pem, signature.hex())
+    _refuse_false(consent, agreement)
+    return keep(folder, consent)
 
 
-def keep(folder: Path, found: Consent) -> Path:
+def keep(folder: Path, consent: Consent) -> Path:
     """Write a consent into a party's folder."""
-    path = folder / FOLDER / f"{found.party}.json"
+    path = folder / FOLDER / f"{consent.party}.json"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.write_text(json.dumps(found._asdict(), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(consent._asdict(), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
     return path
@@ -63,11 +63,11 @@ def read(path: Path, agreement: Agreement) -> Consent:
     value = read_json("consent", path)
     if not isinstance(value, dict) or set(value) != set(Consent._fields):
         raise InputError(f"consent={str(path)!r}: must have {', '.join(Consent._fields)}. Ask for it again.")
-    if not all(isinstance(one, str) for one in value.values()):
+    if not all(isinstance(text, str) for text in value.values()):
         raise InputError(f"consent={str(path)!r}: must have texts alone. Ask for it again.")
-    found = Consent(**value)
-    _refuse_false(found, agreement)
-    return found
+    consent = Consent(**value)
+    _refuse_false(consent, agreement)
+    return consent
 
 
 def public_key(folder: Path, name: str, agreement: Agreement) -> Any:
@@ -78,7 +78,7 @@ def public_key(folder: Path, name: str, agreement: Agreement) -> Any:
 
 
 def missing(folder: Path, agreement: Agreement) -> list[str]:
-    """Who has yet to sign, as far as a party's folder knows; InputError where a signature is false."""
+    """Parties whose signatures are not in the folder yet; InputError where a signature is false."""
     there = [name for name in agreement.keys if (folder / FOLDER / f"{name}.json").exists()]
     for name in there:
         if read(folder / FOLDER / f"{name}.json", agreement).party != name:
@@ -87,7 +87,7 @@ def missing(folder: Path, agreement: Agreement) -> list[str]:
 
 
 def given(folder: Path, name: str, agreement: Agreement) -> None:
-    """InputError unless all have signed who made their keys at home; this party, with the key that is here."""
+    """InputError unless every party with a key made at home has signed, this one with the key in its folder."""
     _refuse_without_own(folder, name, agreement)
     names = missing(folder, agreement)
     if names:
@@ -133,28 +133,32 @@ def _said(digest: bytes, name: str) -> bytes:
     return _SAID + digest + name.encode()
 
 
-def _refuse_false(found: Consent, agreement: Agreement) -> None:
+def _refuse_false(consent: Consent, agreement: Agreement) -> None:
     """InputError unless the party's own key, which the agreement knows, signed this agreement."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    who = f"consent of {found.party!r:.80}"
-    if found.agreement != agreement.digest.hex():
-        raise InputError(f"{who}: is to another agreement ({found.agreement[:8]}…). Ask it to sign this one.")
-    if found.party not in agreement.keys:
+    who = f"consent of {consent.party!r:.80}"
+    if consent.agreement != agreement.digest.hex():
+        raise InputError(
+            f"{who}: is to another agreement ({consent.agreement[:8]}…). Ask it to sign this one."
+        )
+    if consent.party not in agreement.keys:
         raise InputError(f"{who}: the agreement knows no key of it.")
     try:
-        public, signature = load_pem_public_key(found.key.encode()), bytes.fromhex(found.signature)
+        public, signature = load_pem_public_key(consent.key.encode()), bytes.fromhex(consent.signature)
     except ValueError as error:
         raise InputError(f"{who}: has no key, or no signature. Ask for it again.") from error
-    known = requests.fingerprint(public) == agreement.keys[found.party]
+    known = requests.fingerprint(public) == agreement.keys[consent.party]
     if not known or not isinstance(public, EllipticCurvePublicKey):
-        raise InputError(f"{who}: was made with another key than the agreement's. Ask {found.party} for it.")
+        raise InputError(
+            f"{who}: was made with another key than the agreement's. Ask {consent.party} for it."
+        )
     try:
-        public.verify(signature, _said(agreement.digest, found.party), ECDSA(SHA256()))
+        public.verify(signature, _said(agreement.digest, consent.party), ECDSA(SHA256()))
     except InvalidSignature as error:
         raise InputError(
-            f"{who}: the signature is false. Nothing leaves. Ask {found.party} for it again."
+            f"{who}: the signature is false. Nothing leaves. Ask {consent.party} for it again."
         ) from error

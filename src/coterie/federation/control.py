@@ -1,12 +1,12 @@
 """The node's own door for its administrator: a UNIX socket in the party's folder, in place of signals to a number.
 
-Who may use it: the file's mode (0600) lets the owner's user in, and the kernel's word about the caller (SO_PEERCRED) is
-compared with the node's own user, so that no mode set wrongly lets in another. What it can do: say where the
+Who may use it: the file's mode (0600) admits the owner's user alone, and the caller's identity as the kernel reports it
+(SO_PEERCRED) is compared with the node's user, so that a wrong mode admits nobody else. What it can do: say where the
 party stands, in what status.json has as well, and ask it to stop after its step, as SIGTERM does. Nothing that comes
 through it makes a node release, charge or read anything. There is no pause: a stopped node goes on where it was when it
 is started again, and one that only stood still would have to be vouched for by its witnesses all the same.
 
-One line of JSON in, one out. Who asked to stop keeps the line, which ends when the process does.
+One line of JSON in, one out. After a request to stop the connection stays open until the process ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CREDENTIALS = struct.Struct("3i")  # the caller's process, user and group
 
 
 def available() -> bool:
-    """Whether this system says who calls: Linux does."""
+    """Whether this system identifies callers of a socket, as Linux does."""
     return hasattr(socket, "SO_PEERCRED")
 
 
@@ -52,12 +52,12 @@ class Control:
         return self._stop.is_set()
 
     def answer(self, question: bytes, caller: int, asked: Callable[[str], None]) -> dict[str, Any]:
-        """What to say to a line of this user's; `asked` is told who wants the node to stop."""
+        """The answer to a caller's line; `asked` is called with the name of whoever asks the node to stop."""
         if caller != os.geteuid():
             return {"error": f"user {caller} may not: run it as the node's own user, {os.geteuid()}"}
         try:
-            said = json.loads(question)
-            command, sudo = said["command"], said.get("sudo")
+            request = json.loads(question)
+            command, sudo = request["command"], request.get("sudo")
         except (ValueError, TypeError, KeyError, AttributeError):
             return {"error": 'no question: send one line such as {"command": "status"}'}
         if command == "status":
@@ -91,7 +91,7 @@ def listening(folder: Path, asked: Callable[[str], None]) -> Iterator[Control]:
 
 
 def ask(folder: Path, command: str) -> dict[str, Any]:
-    """A node's answer; where it was asked to stop, after its end. InputError where none runs, or it does not listen."""
+    """A node's answer; after a request to stop, once it has ended. InputError where no node answers."""
     with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         try:
             line.settimeout(_PATIENCE)
@@ -122,7 +122,7 @@ def ask(folder: Path, command: str) -> dict[str, Any]:
 
 @contextmanager
 def _bound(folder: Path) -> Iterator[socket.socket]:
-    """The listening socket; its file goes with it. Nobody can call before its mode is set: it does not listen yet."""
+    """The socket, whose file is removed afterwards. It does not listen before its mode is set."""
     _refuse_second(folder)
     with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         try:
@@ -155,7 +155,7 @@ def _refuse_second(folder: Path) -> None:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[str]:
-    """The socket's address: by an open folder's number, for the kernel takes 107 bytes, and folders may be longer."""
+    """The socket's address through the open folder's descriptor: the kernel takes 107 bytes, paths may be longer."""
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -186,11 +186,11 @@ def _serve(
 
 
 def _line(line: socket.socket, longest: int) -> bytes:
-    """What comes before the first line's end, or before the other end says no more."""
-    said = b""
-    while b"\n" not in said and len(said) < longest:
-        more = line.recv(min(4096, longest - len(said)))
+    """The bytes before the first newline, or before the other end closes."""
+    received = b""
+    while b"\n" not in received and len(received) < longest:
+        more = line.recv(min(4096, longest - len(received)))
         if not more:
             break
-        said += more
-    return said.partition(b"\n")[0]
+        received += more
+    return received.partition(b"\n")[0]

@@ -34,7 +34,7 @@ _WAITING = 256  # frames of one sender
 
 
 class Transport(Protocol):
-    """What carries frames: best effort, and true about who sent them."""
+    """Carries frames: with best effort, and with their true senders."""
 
     name: str
     admitted: tuple[str, ...]
@@ -56,7 +56,7 @@ class Transport(Protocol):
         ...
 
     def forged(self) -> dict[str, int]:
-        """Frames that came under another's name, by whose; none was delivered."""
+        """How many frames came under a forged name, by that name; none was delivered."""
         ...
 
     def close(self) -> None:
@@ -69,11 +69,11 @@ class FrameTerms(NamedTuple):
 
     agreement: bytes  # its whole hash
     longest: int  # bytes of a frame
-    linger: float = 60.0  # seconds that a party which is done goes on answering those who are not
+    linger: float = 60.0  # seconds for which a finished party still answers the others
 
 
 class Driver:
-    """One party's process. `run` returns when it has finished, or was told to stop."""
+    """Runs one party; `run` returns when the party has finished or was told to stop."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Driver:
     ) -> None:
         """`status`: where a snapshot is kept, with what `public` adds; `stop` is asked between two steps.
 
-        `left` is told who went, and `shown` every snapshot, about one a second.
+        `left` is called with each peer that leaves, and `shown` with every snapshot, about one a second.
         """
         self._machine, self._transport, self._terms = machine, transport, terms
         self._log, self._status, self._public, self._stop, self._left = log, status, public, stop, left
@@ -113,7 +113,7 @@ class Driver:
         self.traffic: Counter[str] = Counter()
 
     def run(self) -> bool:
-        """Take part until the end. Whether the party has finished; False: it was stopped before."""
+        """Take part until the end; True if the party has finished, False if it was stopped before."""
         self._transport.open(self._inbox.put, self._came_or_went)
         state = "stopped"
         try:
@@ -166,12 +166,12 @@ class Driver:
         )
 
     def _came_or_went(self) -> None:
-        """From the transport's thread."""
+        """Called in the transport's thread."""
         self._changed = True
         self._inbox.wake()
 
     def _welcome(self) -> None:
-        """Greet who has come, ahead of anything else that is said to it."""
+        """Greet new peers before anything else is sent to them."""
         if self._changed:
             self._changed = False
             here = self._transport.alive()
@@ -204,7 +204,7 @@ class Driver:
                 self._farewell(FINISHED)
 
     def _note_forged(self) -> None:
-        """Log that frames came as a peer's which the transport knows not to be its own."""
+        """Log frames that came under a peer's name but are not the peer's, as the transport found."""
         for peer, count in self._transport.forged().items():
             if count > self._forged[peer]:
                 self._forged[peer] = count
@@ -226,7 +226,7 @@ class Driver:
         self._send(outs)
 
     def _courtesy(self, sender: str, message: Message) -> bool:
-        """Greetings and farewells, which are not the machine's. Refused before a peer has shown its agreement."""
+        """Handle greetings and farewells. Anything else is refused until the peer has shown its agreement."""
         if message.kind == Kind.HELLO:
             if message.body != self._terms.agreement:
                 self._greeted.discard(sender)
@@ -245,11 +245,11 @@ class Driver:
         return False
 
     def _compare(self, sender: str, message: Message) -> None:
-        """Note what a peer's clock says, and log once that it differs, or that its version does."""
-        other = greeting.differs(sender, message)
-        if other is not None and sender not in self._versions:
+        """Note a peer's clock; log once if its clock or its version differs from this party's."""
+        difference = greeting.differs(sender, message)
+        if difference is not None and sender not in self._versions:
             self._versions.add(sender)
-            self._log(warning(other))
+            self._log(warning(difference))
         ahead = greeting.ahead(message, time.time())
         if ahead is None:
             return
@@ -258,7 +258,7 @@ class Driver:
         self._clocks[sender] = round(ahead, 1)
 
     def _ask(self, sender: str) -> None:
-        """Greet a peer whose own greeting got lost; it answers."""
+        """Greet a peer whose own greeting was lost, so that it answers with another."""
         if self._now() - self._greeting.get(sender, -_SECOND) >= _SECOND:
             self._greeting[sender] = self._now()
             self._greet([sender])
@@ -283,7 +283,7 @@ class Driver:
         self._transport.send(peer, frame)
 
     def _write(self, state: str) -> None:
-        """Keep the snapshot, whole at any moment. A disk that is full is no reason to stop: the ledger says so."""
+        """Write the snapshot atomically. A full disk does not stop the party here: the ledger reports it."""
         snapshot = self.snapshot(state)
         self._shown(snapshot)
         if self._status is None:
@@ -298,7 +298,7 @@ class Driver:
 
 @contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """Whether SIGTERM or SIGINT came: the current step is finished first. A second one ends the process as ever.
+    """Whether SIGTERM or SIGINT came: the current step is finished first. A second signal ends the process at once.
 
     A signal that was ignored stays so: a shell's background job is not meant to hear the terminal's Ctrl-C.
     """

@@ -42,13 +42,13 @@ class Endpoint:
 
 
 def _health(shown: Mapping[str, Any] | None, now: float) -> tuple[int, dict[str, Any]]:
-    """Whether the party's loop turns. One that waits for others is healthy: starting it again would help nobody."""
+    """Whether the party's loop runs. A party that waits for others is healthy: a restart would not help."""
     if shown is None:
         return 503, {"healthy": False, "state": "starting"}
     age = max(0.0, now - shown["time"])
-    kept = {key: shown[key] for key in ("name", "state", "step", "of", "waiting_for", "note")}
+    facts = {key: shown[key] for key in ("name", "state", "step", "of", "waiting_for", "note")}
     healthy = age < STALE and shown["state"] != "stopped"
-    return (200 if healthy else 503), {"healthy": healthy, "age_seconds": round(age, 1), **kept}
+    return (200 if healthy else 503), {"healthy": healthy, "age_seconds": round(age, 1), **facts}
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def serving(port: int) -> Iterator[Endpoint]:
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """A collector calls every few seconds: that is no news."""
+            """Log nothing: a collector calls every few seconds."""
 
     if not 0 < port < 65_536:
         raise InputError(f"metrics_port={port}: must be 1 to 65535.")

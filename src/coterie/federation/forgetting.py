@@ -1,7 +1,7 @@
 """Owners who will not come back: those present decide to go on without them, each on its own machine.
 
-A protocol of rounds then keeps at home what such an owner would have had of every step. All must decide alike, which
-their greetings compare (`Collaboration.digest`). There is no way back: the forgotten has missed what the others shared.
+A protocol of rounds then keeps the share of each step that would have gone to such an owner. All must decide alike:
+greetings compare it (`Collaboration.digest`). There is no way back: a forgotten owner has missed what others shared.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def forget(party: Party, owner: str) -> Collaboration:
             "forgotten."
         )
     if owner not in planned.agreement.owners or owner == party.name:
-        others = ", ".join(one for one in planned.agreement.owners if one != party.name)
-        raise InputError(f"owner={owner!r}: is no other owner of this agreement. Others: {others}.")
+        fellows = ", ".join(name for name in planned.agreement.owners if name != party.name)
+        raise InputError(f"owner={owner!r}: is no other owner of this agreement. Others: {fellows}.")
     planned = replace(planned, forgotten=planned.forgotten | {owner})
     if not planned.peers(party.name):
         raise InputError(
@@ -57,5 +57,5 @@ def without(party: Party, planned: Collaboration) -> Collaboration:
 
 
 def _file(party: Party, planned: Collaboration) -> Path:
-    """Of one agreement alone."""
+    """Where the decision is stored, for this agreement alone."""
     return party.folder / f"forgotten-{planned.agreement.run}.json"

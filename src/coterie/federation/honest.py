@@ -1,6 +1,6 @@
-"""What an owner is charged for, and whom that relies on: an aggregator that it trusts, or others whom it knows.
+"""What an owner is charged for, and whose honesty that relies on: a trusted aggregator's, or known owners'.
 
-For masked sums these are owners whose keys it has compared with them, not with the founder, who could invent owners.
+For masked sums, known owners are those whose keys it compared with them, not with the founder, who could invent owners.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coterie.mechanisms.masks import Masks, fingerprint, read_key
 
 
 def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
-    """What the owner's ledger is charged for: what leaves the owner, or the sums alone where it trusts who adds up.
+    """What the owner's ledger is charged for: its messages or, where it trusts the aggregator, the sums alone.
 
     Guarantee: an agreement cannot make an owner rely on others' noise. Whoever founds a network could otherwise be
     the aggregator, and all the other owners too, whose shares of the noise are then none.
@@ -40,19 +40,19 @@ def needed(planned: Collaboration) -> int:
 
 
 def known_honest(party: Party, planned: Collaboration) -> list[str]:
-    """Others whom the owner knows; InputError where a key is not the one that it was told."""
+    """Owners that this one knows to be honest; InputError where a key is not the one they told it."""
     has_keys(planned)
     assert planned.agreement.masks is not None
     publics = planned.agreement.masks.publics()
-    for name, said in party.honest.items():
+    for name, expected in party.honest.items():
         if name not in publics or name == party.name:
             raise InputError(
                 f"honest: {name!r} is no other owner of this agreement. Take it out of {parties.NAME}."
             )
-        if fingerprint(publics[name]) != said:
+        if fingerprint(publics[name]) != expected:
             raise InputError(
                 f"honest: the agreement's key of {name!r} is {fingerprint(publics[name])}, {parties.NAME} says "
-                f"{said!r}. Nothing leaves. Ask {name} which is right; if it is yours, the agreement is a forgery."
+                f"{expected!r}. Nothing leaves. Ask {name} which is right; if it is yours, the agreement is a forgery."
             )
     return list(party.honest)
 
@@ -72,7 +72,7 @@ def unaffordable(party: Party, planned: Collaboration, epsilon: float) -> Budget
 
 
 def has_keys(planned: Collaboration) -> None:
-    """InputError where sums are masked and owners' keys are not in the agreement yet."""
+    """InputError where sums are masked but the agreement has no owners' keys yet."""
     if planned.program.plan.masked is not None and planned.agreement.masks is None:
         raise InputError(
             "view='masked': the agreement has no mask keys yet. Each owner makes one (coterie node FOLDER --mask-key), "

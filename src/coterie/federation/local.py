@@ -37,20 +37,20 @@ class LocalNetwork:
         return any(process.poll() is None for process in self.processes.values())
 
     def outcome(self) -> dict[str, Any]:
-        """What became of each party. A result counts where it is of this very run: older ones may lie there."""
-        run, found = agreements.read(self.folder / "agreement.json").run, []
+        """How each party ended. Only results of this run count: older ones may be in the same folder."""
+        run, reports = agreements.read(self.folder / "agreement.json").run, []
         for name, process in self.processes.items():
             place = self.folder / "parties" / name
             result = read_status(place / "result" / "result.json") if process.poll() == 0 else None
             result = result if result and result["run"] == run else None
             lines = [] if result else (place / LOG).read_text(errors="replace").splitlines()[-_LINES:]
-            found.append({"name": name, "exit": process.poll(), "result": result, "log": lines})
-        return {"finished": all(one["result"] for one in found), "parties": found}
+            reports.append({"name": name, "exit": process.poll(), "result": result, "log": lines})
+        return {"finished": all(report["result"] for report in reports), "parties": reports}
 
 
 @contextmanager
 def started(folder: Path, data: Path, injected_seed: int | None = None) -> Iterator[LocalNetwork]:
-    """Start every party; on the way out, however that comes, all of them are stopped."""
+    """Start every party; all of them are stopped at the end of the block, also after an error."""
     names = _parties(folder)
     commands = {name: _command(folder, data, name, injected_seed) for name in names}
     processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -80,27 +80,27 @@ def parties_of(folder: Path, data: Path | None) -> list[tuple[Party, Path | None
 
     InputError where an owner has no file.
     """
-    found: list[tuple[Party, Path | None]] = []
+    members: list[tuple[Party, Path | None]] = []
     for name in _parties(folder):
         own = parties.read(folder / "parties" / name)
-        found.append((own, None if data is None or name in HUBS else _file(data, name)))
-    return found
+        members.append((own, None if data is None or name in HUBS else _file(data, name)))
+    return members
 
 
 def words(outcome: dict[str, Any]) -> str:
     """What became of each party, to read."""
     lines = []
-    for one in outcome["parties"]:
-        result = one["result"]
+    for report in outcome["parties"]:
+        result = report["result"]
         if result is None:
-            how = "stopped before the end" if one["exit"] == 0 else f"exit status {one['exit']}"
-            lines.append(f"{one['name']}: {how}")
-            lines += [f"    {line}" for line in one["log"]]
+            how = "stopped before the end" if report["exit"] == 0 else f"exit status {report['exit']}"
+            lines.append(f"{report['name']}: {how}")
+            lines += [f"    {line}" for line in report["log"]]
         elif result["certified_epsilon"] is None:
-            lines.append(f"{one['name']}: finished")
+            lines.append(f"{report['name']}: finished")
         else:
             lines.append(
-                f"{one['name']}: finished, ε = {upper(float(result['spent_epsilon']))} of "
+                f"{report['name']}: finished, ε = {upper(float(result['spent_epsilon']))} of "
                 f"{result['budget_epsilon']:g} spent, report in {result['out']}"
             )
     return "\n".join(lines)
@@ -146,7 +146,7 @@ def _stop(processes: dict[str, subprocess.Popen[bytes]]) -> None:
 
 
 def read_status(path: Path) -> dict[str, Any] | None:
-    """What a party wrote about itself; None where it has not yet."""
+    """The status that a party wrote; None where there is none yet."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

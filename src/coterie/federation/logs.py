@@ -28,7 +28,7 @@ Log = Callable[[str], None]
 
 
 def log(form: str, **always: Any) -> Log:
-    """Where lines go; `always` are fields of every JSON line, such as the party's name."""
+    """The function that logs lines; `always` are fields of every JSON line, such as the party's name."""
     if _check.one_of("log_format", form, FORMATS) == "text":
         return _text
 
@@ -53,7 +53,7 @@ def failure(error: CoterieError) -> None:
 
 
 def public(error: CoterieError) -> str:
-    """An error for a log that others collect: what it says of records is left out, and where to read it is said."""
+    """An error for a log that others collect: without what it says of records, but with where to read that."""
     if isinstance(error, RecordsError):
         return (
             "data: the records do not fit the agreement. Why is for their owner's eyes, on a terminal: coterie node "
@@ -64,13 +64,13 @@ def public(error: CoterieError) -> str:
 
 @contextmanager
 def guarded(form: str) -> Iterator[None]:
-    """In the block, Python itself says nothing of a thread's or a finaliser's exception but its class and place.
+    """In the block, Python prints only class and place of an exception in a thread or a finaliser.
 
     JSON lines are all that standard error gets in that form: warnings of libraries, and what they log, which may come
     of what is in records (an overflow), are left out.
     """
     write, before = log(form), (threading.excepthook, sys.unraisablehook)
-    unheard = logging.lastResort  # what prints the records of loggers that nobody listens to
+    unheard = logging.lastResort  # the handler of loggers that have none
 
     def tell(about: Any) -> None:
         if about.exc_value is not None:

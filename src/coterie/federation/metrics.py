@@ -59,7 +59,7 @@ def text(shown: Mapping[str, Any], now: float) -> str:
                 _one(max(0.0, budget - spent)),
             ),
         ]
-    return "".join(_metric(*one) for one in metrics)
+    return "".join(_metric(*metric) for metric in metrics)
 
 
 def _metric(name: str, kind: str, words: str, samples: Samples) -> str:
@@ -68,9 +68,9 @@ def _metric(name: str, kind: str, words: str, samples: Samples) -> str:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    """Reasons may hold what a peer sent: nothing in them ends a label."""
-    kept = [f'{name}="{_escaped(value)}"' for name, value in labels.items()]
-    return "{" + ",".join(kept) + "}" if kept else ""
+    """Labels as text. Reasons may hold what a peer sent, so quotes and line ends are escaped."""
+    pairs = [f'{name}="{_escaped(value)}"' for name, value in labels.items()]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
 
 
 def _escaped(value: str) -> str:

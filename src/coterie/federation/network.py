@@ -4,7 +4,7 @@
     DIR/authority/            the key that signs certificates: stays with whoever founded the network
     DIR/parties/NAME/         what NAME gets, and nobody else: its private key is in it
     DIR/router/               what the router's keeper gets, if there is one: its private key and router.json
-    DIR/retired/              authorities whose certificates open nothing any more
+    DIR/retired/              authorities whose certificates are no longer accepted
     DIR/authorities/          in place of authority/, where each party is its own: their certificates, public
 
 A party that makes its key at home sends a signing request: then no secret of it is here, and it signs the agreement.
@@ -44,7 +44,7 @@ _Found = TypeVar("_Found")
 def _on_disk(
     change: Callable[Concatenate[Path, _Rest], _Found],
 ) -> Callable[Concatenate[Path, _Rest], _Found]:
-    """A change of a network's folder: a disk that does not take it is said in a line."""
+    """A change of a network's folder; errors of the disk become one line of InputError."""
 
     @wraps(change)
     def changed(folder: Path, *rest: _Rest.args, **named: _Rest.kwargs) -> _Found:
@@ -111,14 +111,14 @@ def settled(agreement: Agreement, optional: bool = True) -> Collaboration:
 
 
 def _changed(old: Agreement, **changes: Any) -> Collaboration:
-    """The collaboration under the next agreement; mask keys are of one agreement alone."""
+    """The collaboration under the next agreement, without mask keys: they serve one agreement only."""
     return settled(replace(old, masks=None, edition=old.edition + 1, **changes))
 
 
 def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router: str | None) -> None:
-    """The agreement, for all, and each party's own file; what stops in the middle is done by doing it again."""
+    """Write the agreement for all, and each party's own file. If it is interrupted, run it again."""
     agreement = planned.agreement
-    ends = {}  # of those who are their own authority nobody else knows
+    ends = {}  # unknown where parties are their own authorities
     if not agreement.authorities:
         ends = {name: trust.end_of(folder / "parties" / name / trust.CERTIFICATE) for name in planned.parties}
     if router is not None:
@@ -131,18 +131,18 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
         consent.forget_others(place, agreement)
         keeping.put(place / "agreement.json", agreement.text())
         keeping.put(place / "certificates.json", troubles.written(ends))
-        kept = place / parties.NAME  # where it is there, what the owner set itself stays
-        own = parties.read(kept) if kept.exists() else Party(name=name, folder=place)
+        config = place / parties.NAME  # what the owner set in it itself stays
+        own = parties.read(config) if config.exists() else Party(name=name, folder=place)
         peers = dialled(planned, name, where)
         own = replace(own, name=name, listen=where[name], peers=peers, router=router)
-        keeping.put(kept, own.to_toml())
+        keeping.put(config, own.to_toml())
     if router is not None:
         keeping.put(folder / "router" / "router.json", _router(folder, planned, router))
     keeping.put(folder / "agreement.json", agreement.text())  # last: until it is here, nothing was changed
 
 
 def _router(folder: Path, planned: Collaboration, router: str) -> str:
-    """What `zenohd` is started with, in the router's own folder: it listens at the port that all dial."""
+    """Write the configuration of `zenohd` into the router's folder; the router listens at the port that all dial."""
     own = trust.Identity(ROUTER, Path(trust.AUTHORITY), Path(trust.CERTIFICATE), Path(trust.PRIVATE_KEY))
     listen = f"{'[::]' if numeric6(router) else '0.0.0.0'}:{parts(router)[1]}"
     return router_config(
@@ -151,8 +151,8 @@ def _router(folder: Path, planned: Collaboration, router: str) -> str:
 
 
 def dialled(planned: Collaboration, name: str, where: Mapping[str, str]) -> dict[str, str]:
-    """Of two peers, the one that stands later dials; owners dial the hub, so that they need not be reachable."""
-    order = {one: at for at, one in enumerate(planned.parties)}
+    """Of two peers, the later one in the order dials; owners dial the hub, so that they need not be reachable."""
+    order = {party: at for at, party in enumerate(planned.parties)}
     hub = planned.hub
     return {
         peer: where[peer]
@@ -170,7 +170,7 @@ def add(
     address: str | None = None,
     asked: Path | None = None,
 ) -> Collaboration:
-    """One more owner, under a new agreement. `asked`: its signing request, if it made its key at home."""
+    """Add an owner, under a new agreement. `asked`: its signing request, if it made its key at home."""
     old, where, router = opened(folder)
     if owner in old.owners:
         raise InputError(f"owner={owner!r}: takes part already. Take another name.")
@@ -198,7 +198,7 @@ def add(
 
 @_on_disk
 def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
-    """Another key for a party that lost its own, or had it stolen: a new authority, certificates and agreement.
+    """Replace a party's lost or stolen key: a new authority, new certificates and a new agreement.
 
     Guarantee: once a party has taken the new files, whoever has the old key can neither reach it nor speak to it. The
     run begins anew, for an owner's releases are sealed with its key (`marks.Hand`) and it could not know them again.
@@ -221,7 +221,7 @@ def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
 
 
 def _rotate_own(folder: Path, name: str, asked: Path) -> Collaboration:
-    """As `rotate`, of a party that is its own authority: it has made another one with its key."""
+    """As `rotate`, for a party that is its own authority and has made a new one with its new key."""
     old, where, router = opened(folder)
     own = authorities.of_requests({name: asked})
     if name not in own:
@@ -241,13 +241,13 @@ def _rotate_own(folder: Path, name: str, asked: Path) -> Collaboration:
 
 @_on_disk
 def revoke(folder: Path, owner: str) -> Collaboration:
-    """One owner less, under a new agreement; its certificate opens nothing under that one."""
+    """Remove an owner: a new agreement, under which its certificate is not accepted."""
     old, where, router = opened(folder, leaving=owner)
     if owner not in old.owners:
         raise InputError(f"owner={owner!r}: does not take part. Owners: {', '.join(old.owners)}.")
 
     def without(all_: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: one for name, one in all_.items() if name != owner}
+        return {name: entry for name, entry in all_.items() if name != owner}
 
     planned = _changed(
         old,
@@ -279,7 +279,7 @@ def enter_keys(folder: Path, keys: dict[str, str]) -> Collaboration:
 
 @_on_disk
 def renew(folder: Path, name: str) -> Collaboration:
-    """A new certificate of a party, for the key that it has, and everybody's new list of when certificates end."""
+    """A new certificate for a party's present key; everybody's list of certificates' ends is written anew."""
     agreement, where, router = opened(folder)
     planned = collaboration(agreement)
     known = _places(folder, planned, router)
@@ -295,12 +295,12 @@ def renew(folder: Path, name: str) -> Collaboration:
 
 @_on_disk
 def enter_consents(folder: Path, files: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Consents that parties sent, checked and put into everybody's folder. Who has signed, and who has yet to."""
+    """Check the consents that parties sent and put them into every folder; return who has signed, and who has not."""
     agreement, _, _ = opened(folder)
-    given = [consent.read(path, agreement) for path in files]
+    consents = [consent.read(path, agreement) for path in files]
     for party in sorted((folder / "parties").iterdir()):
-        for one in given:
-            consent.keep(party, one)
+        for signed in consents:
+            consent.keep(party, signed)
     missing = consent.missing(next((folder / "parties").iterdir()), agreement)
     return [name for name in agreement.keys if name not in missing], missing
 
@@ -318,7 +318,7 @@ def _fingerprints(publics: Mapping[str, Any]) -> dict[str, str]:
 def opened(folder: Path, leaving: str | None = None) -> tuple[Agreement, dict[str, str], str | None]:
     """The agreement of a network's folder, where its parties listen, and its router.
 
-    InputError where a party's own file is gone, but for who is `leaving`: its address would be made up.
+    InputError where a party's own file is gone, as its address would be made up; not for the party that is `leaving`.
     """
     agreement = agreements.read(folder / "agreement.json")
     for name in agreement.owners:
@@ -327,11 +327,11 @@ def opened(folder: Path, leaving: str | None = None) -> tuple[Agreement, dict[st
                 f"folder={str(folder)!r}: has no parties/{name}/{parties.NAME}, which says where {name} listens. Put "
                 f"{name}'s folder back, without its private.key if you do not have that."
             )
-    found = [parties.read(path) for path in sorted((folder / "parties").glob(f"*/{parties.NAME}"))]
-    routers = {one.router for one in found}
+    members = [parties.read(path) for path in sorted((folder / "parties").glob(f"*/{parties.NAME}"))]
+    routers = {member.router for member in members}
     return (
         agreement,
-        {one.name: one.listen for one in found if one.listen},
+        {member.name: member.listen for member in members if member.listen},
         routers.pop() if routers else None,
     )
 
@@ -348,21 +348,21 @@ def with_ports(addresses: Mapping[str, str], names: Sequence[str]) -> dict[str, 
 
 
 def check_parties(what: str, names: Iterable[str], parties: Sequence[str]) -> None:
-    """InputError unless all of them take part."""
+    """InputError unless all of `names` are parties."""
     for name in names:
         if name not in parties:
             raise InputError(f"{what}={name!r}: takes no part. Parties: {', '.join(parties)}.")
 
 
 def check_addresses(addresses: Mapping[str, str], names: Sequence[str]) -> None:
-    """InputError unless every address is host:port of one party."""
+    """InputError unless every address is host:port and belongs to one party alone."""
     whose: dict[str, str] = {}
     for name, address in addresses.items():
         if name not in names:
             raise InputError(f"address of {name!r}: no such party. Parties: {', '.join(names)}.")
-        other = whose.setdefault(checked(f"address of {name!r}", address), name)
-        if other != name:
-            raise InputError(f"address of {name!r}: {address} is {other!r}'s, too. Give each its own.")
+        holder = whose.setdefault(checked(f"address of {name!r}", address), name)
+        if holder != name:
+            raise InputError(f"address of {name!r}: {address} is {holder!r}'s, too. Give each its own.")
 
 
 def _budgets(agreement: Agreement) -> dict[str, float]:

@@ -62,12 +62,12 @@ RESTORED = (
     "this ledger was restored from a copy: nothing leaves before every peer has said that it holds no later release. "
     "If that is not to be had, write the run off: coterie ledger write-off FOLDER"
 )
-LINGER = 60.0  # seconds that a finished party waits for those who are behind
+LINGER = 60.0  # seconds that a finished party waits for slower ones
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a party has when its part is over."""
+    """What a party has at the end of its run."""
 
     party: Party
     collaboration: Collaboration
@@ -96,11 +96,11 @@ def run(
 ) -> Outcome:
     """Take part until the run is over, or until told to stop.
 
-    `watch`, such as `door.watched`, counts what is turned away before the party hears of it; it is told whose
-    certificate ends at which second.
+    `watch`, such as `door.watched`, counts connections and messages refused before the party hears of them; it gets
+    the second at which each certificate ends.
 
     `shown` is told about once a second where the party stands, in public values and the owner's own ledger's. `between`
-    is called whenever a part of the way to the first round is over, and what it took can be given back.
+    is called after each stage of the preparation, when its memory can be given back.
 
     `injected_seed` takes the simulator's noise in place of the owner's own: for comparison in tests alone, for who
     knows the seed can take the noise off again.
@@ -163,15 +163,15 @@ def run(
 
 
 def _told(planned: Collaboration, machine: Machine) -> dict[str, Any]:
-    """What the tables after training say, of those that are here."""
-    found: dict[str, Any] = {"selected": None, "published": None}
+    """The choice and the metrics from the tables after training, as far as they have come."""
+    evaluation: dict[str, Any] = {"selected": None, "published": None}
     while isinstance(machine, Evaluated):
         if machine.name == "selection":
-            found["selected"] = planned.selected(machine.tables(), machine.choice)
+            evaluation["selected"] = planned.selected(machine.tables(), machine.choice)
         else:
-            found["published"] = planned.published(machine.tables())
+            evaluation["published"] = planned.published(machine.tables())
         machine = machine.machine
-    return found
+    return evaluation
 
 
 def takes_part(party: Party, planned: Collaboration) -> None:
@@ -191,7 +191,7 @@ def has_records(party: Party, planned: Collaboration, data: Path | None) -> None
 
 
 def _journal(party: Party, run: str, log: Log) -> Journal:
-    """This agreement's journal; where it begins beside those of others, that is said.
+    """This agreement's journal. If journals of earlier agreements lie beside a new one, the log says so.
 
     Guarantee: no state that was made under one agreement enters a run under another: not that of an owner who was
     revoked since, nor that of a run that is over.
@@ -200,7 +200,8 @@ def _journal(party: Party, run: str, log: Log) -> Journal:
     if older and not path.exists():
         log(
             f"a new agreement: run {run[:8]} begins at its first step. What earlier agreements left "
-            f"({', '.join(one.name for one in older)}) is kept and not gone on from; their releases stay in the ledger."
+            f"({', '.join(file.name for file in older)}) is kept and not gone on from; their releases stay in the "
+            "ledger."
         )
     return Journal.open(path)
 
@@ -217,7 +218,7 @@ class _Owner:
     _again: float = 0.0  # when the next certificate may be computed: some take seconds
 
     def public(self) -> dict[str, Any]:
-        """For the status file: releases charged, and what everything charged on these records costs together."""
+        """For the status file: how many releases were charged, and the ε of everything charged on these records."""
         now, releases = time.monotonic(), len(self.outlet.steps)
         if releases != self._certified and now >= self._again:
             self._spent, self._certified = self.outlet.spent().epsilon, releases
@@ -283,7 +284,7 @@ def _owner(
 
 
 def _ledger(party: Party, planned: Collaboration, at: int, content: str, log: Log) -> Ledger:
-    """The owner's ledger; its budget is said aloud before any use."""
+    """The owner's ledger; its budget is logged before any use."""
     plan = charged_plan(party, planned)
     budget = allowed(party, planned, at, plan)
     log(budget.words)
@@ -379,8 +380,8 @@ def _hub(planned: Collaboration, journal: Journal, follow_schedule: bool) -> Mac
 
 
 def _joining(party: Party, planned: Collaboration, *, everyone: bool) -> Joining:
-    """Whom the party must have heard before it speaks: a run in rounds begins when all have come, a walk needs a
-    majority, and everyone somebody; with `everyone`, all of them."""
+    """How many peers the party must have heard before it speaks: all at the start of a run in rounds, a majority in a
+    walk, otherwise one; with `everyone`, always all."""
     peers, program = planned.peers(party.name), planned.program
     rounds = isinstance(program.functions, Rounds)
     walks = not rounds and planned.hub is None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from coterie.mechanisms import ReleasePlan
 
 _SUM = "wide enough to cover the rounding of the single-precision sum that it is added to"
-RISKS = {  # what of the noise is not exact: shown in every report
+RISKS = {  # in what the noise is not exact: shown in every report
     "exact": f"Noise by an exact sampler, added in whole numbers, {_SUM}.",
     "stream": "Noise from a ChaCha20 key stream, made normal in double precision and rounded to whole numbers, "
     f"{_SUM}: no exact sampler. What remains: the rounding of doubles, and tails that end at 8.5 standard deviations.",
@@ -46,7 +46,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     """The run as plain values; `own_metric` is computed from the owner's records and must not be passed on."""
     planned, party = outcome.collaboration, outcome.party
     agreement = planned.agreement
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": party.name,
         "run": agreement.run,
         "network": agreement.name,
@@ -64,16 +64,16 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "evaluation": outcome.published and outcome.published.to_json(),
     }
     if outcome.spent is None:
-        return found
+        return facts
     at = agreement.owners.index(party.name)
     plan = charged_plan(party, planned)
     task = planned.task
     certificate = certificates_of(plan, task.delta)[at]
     person, pair = (tell(plan, task.delta, task.owners_per_person) for tell in (person_told, pair_told))
-    others = None if plan.masked is None else against_all_others(plan, task.delta)[at]
-    return found | {
+    together = None if plan.masked is None else against_all_others(plan, task.delta)[at]
+    return facts | {
         "certified_epsilon": certificate.to_json()["epsilon"],
-        "all_others_epsilon": others and others.to_json()["epsilon"],
+        "all_others_epsilon": together and together.to_json()["epsilon"],
         "owners_per_person": task.owners_per_person,
         "person_epsilon": person and person.to_json()["epsilon"],
         "pair_epsilon": pair and pair.to_json()["epsilon"],
@@ -90,18 +90,18 @@ def summary(outcome: Outcome) -> dict[str, Any]:
 
 
 def _promise(outcome: Outcome, plan: ReleasePlan, certificate: Certificate) -> list[str]:
-    """Of this run, and of all that the owner's ledger counts; of noise that somebody knows, nothing."""
+    """The promise of this run and of the whole ledger; none where somebody knows the noise."""
     agreement = outcome.collaboration.agreement
     engine = SEEDED if outcome.injected else REAL
-    found = promise(describe.facts(plan, [certificate], agreement.experiment, agreement.table, engine))
+    promised = promise(describe.facts(plan, [certificate], agreement.experiment, agreement.table, engine))
     if outcome.injected or outcome.spent is None:
-        return found
+        return promised
     spent = outcome.spent
-    return [*found, so_far(spent.epsilon, spent.delta, spent.relation, spent.unit)]
+    return [*promised, so_far(spent.epsilon, spent.delta, spent.relation, spent.unit)]
 
 
 def own_metric(outcome: Outcome) -> dict[str, Any] | None:
-    """The model's metric on the owner's own records: for its own eyes."""
+    """The model's metric on the owner's own records, for the owner alone."""
     if outcome.model is None or outcome.records is None:
         return None
     problem = outcome.collaboration.task.problem
@@ -120,7 +120,7 @@ def write(outcome: Outcome, folder: Path) -> Path:
     """
     from coterie.reports.node import page
 
-    found = summary(outcome) | {"out": str(folder)}
+    facts = summary(outcome) | {"out": str(folder)}
     before = os.umask(0o077)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,10 +135,10 @@ def write(outcome: Outcome, folder: Path) -> Path:
             )
             models.write(folder / models.FILE, model.to_bytes())
         (folder / "report.html").write_text(
-            page(found, outcome.collaboration.agreement.to_json()), encoding="utf-8"
+            page(facts, outcome.collaboration.agreement.to_json()), encoding="utf-8"
         )
         draft = folder / ".result.json"
-        draft.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+        draft.write_text(json.dumps(facts, indent=2, ensure_ascii=False), encoding="utf-8")
         os.replace(draft, folder / "result.json")
     except OSError as error:
         raise InputError(
@@ -149,41 +149,43 @@ def write(outcome: Outcome, folder: Path) -> Path:
     return folder
 
 
-def words(found: dict[str, Any]) -> str:
+def words(facts: dict[str, Any]) -> str:
     """The summary, to read."""
     lines = [
-        f"{found['name']}: {found['steps']} of {found['of']} steps of {found['network']!r} ({found['protocol']})."
+        f"{facts['name']}: {facts['steps']} of {facts['of']} steps of {facts['network']!r} ({facts['protocol']})."
     ]
-    if found["note"]:
-        lines.append(found["note"])
-    if found["certified_epsilon"] is not None:
-        claimed = _rounded(found["claimed_epsilon"])
-        certified, spent = (upper(float(found[f"{key}_epsilon"])) for key in ("certified", "spent"))
-        if found.get("all_others_epsilon") is not None:
-            certified += f" ({upper(float(found['all_others_epsilon']))} against all other owners together)"
+    if facts["note"]:
+        lines.append(facts["note"])
+    if facts["certified_epsilon"] is not None:
+        claimed = _rounded(facts["claimed_epsilon"])
+        certified, spent = (upper(float(facts[f"{key}_epsilon"])) for key in ("certified", "spent"))
+        if facts.get("all_others_epsilon") is not None:
+            certified += f" ({upper(float(facts['all_others_epsilon']))} against all other owners together)"
         person = ""
-        if found.get("person_epsilon") is not None:
-            owners = told_owners(found["owners_per_person"])
-            pair = found.get("pair_epsilon")
+        if facts.get("person_epsilon") is not None:
+            owners = told_owners(facts["owners_per_person"])
+            pair = facts.get("pair_epsilon")
             more = "" if pair is None else f", {upper(float(pair))} at 2"
-            person = f" ({upper(float(found['person_epsilon']))} for a person at {owners} owners{more})"
+            person = f" ({upper(float(facts['person_epsilon']))} for a person at {owners} owners{more})"
         lines += [
             f"ε: claimed {claimed}, certified {certified} for this run{person}, audited not here; "
-            f"{spent} of {found['budget_epsilon']:g} spent on these records "
-            f"(δ = {found['delta']:g}, {many(found['releases'], 'release')}, {found['view']}).",
-            found["noise"],
-            f"Promise: {found['promise'][0].partition(': ')[2]}",
+            f"{spent} of {facts['budget_epsilon']:g} spent on these records "
+            f"(δ = {facts['delta']:g}, {many(facts['releases'], 'release')}, {facts['view']}).",
+            facts["noise"],
+            f"Promise: {facts['promise'][0].partition(': ')[2]}",
         ]
-    if found["selection"]:
-        lines.append(f"Chosen by the owners: {choice(found['selection'])}.")
-    if found["evaluation"]:
-        told = found["evaluation"]
-        lines.append(f"Published by the owners: {'; '.join(sentences(told))}. That is of {about(told)}.")
-    if found.get("own_metric"):
-        own = found["own_metric"]
+    if facts["selection"]:
+        lines.append(f"Chosen by the owners: {choice(facts['selection'])}.")
+    if facts["evaluation"]:
+        evaluation = facts["evaluation"]
+        lines.append(
+            f"Published by the owners: {'; '.join(sentences(evaluation))}. That is of {about(evaluation)}."
+        )
+    if facts.get("own_metric"):
+        own = facts["own_metric"]
         lines.append(f"{own['name']} on your own records (for your eyes only): {_rounded(own['value'])}")
-    if "out" in found:
-        lines.append(f"Model and report: {found['out']}")
+    if "out" in facts:
+        lines.append(f"Model and report: {facts['out']}")
     return "\n".join(lines)
 
 

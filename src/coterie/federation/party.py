@@ -20,7 +20,7 @@ SETTINGS: dict[str, Any] = {
     "name": str, "listen": str, "router": str, "proxy": str, "generator": str, "epsilon": Positive,
     "delta": Probability, "ledger": str, "same_people": bool, "trusts_aggregator": bool,
 }  # fmt: skip
-TABLES = {  # what their lines name are parties; a line at the end of the file is one of these
+TABLES = {  # tables with a line for each party; a line added at the end of the file falls into the last one
     "peers": "names to host:port",
     "honest": "names of owners to the fingerprints of their keys",
 }
@@ -35,12 +35,12 @@ class Party:
     listen: str | None = None  # host:port
     peers: dict[str, str] = field(default_factory=dict)  # whom to dial, and where
     router: str | None = None
-    proxy: str | None = None  # host:port of an HTTP proxy, by which this party dials whomever it dials
+    proxy: str | None = None  # host:port of an HTTP proxy, through which this party dials everybody
     generator: Generator = "exact"
     epsilon: float | None = None  # the ledger's budget over all runs; None: the agreement's for this run
     delta: float | None = None
     ledger_file: str | None = None  # `ledger` in the file; one for all networks that the records are in
-    same_people: bool = False  # as the ledger's: other records than it was begun with are charged to it
+    same_people: bool = False  # changed records are of the same people, and charged to the same ledger
     trusts_aggregator: bool = False  # with messages that have less noise than what it publishes
     honest: dict[str, str] = field(default_factory=dict)
     # Owners whom this one knows to be honest, and their keys' fingerprints as they told them: masked sums rely on them.
@@ -52,15 +52,15 @@ class Party:
 
     @property
     def ledger(self) -> Path:
-        """What has been spent, over all runs on the same data."""
+        """The ledger's file: what was spent, over all runs on the same data."""
         return self.folder / Path(self.ledger_file or "ledger.sqlite").expanduser()
 
     def journal(self, run: str) -> Path:
-        """What a restart goes on from: of one agreement alone, for another one has other owners and another state."""
+        """The journal from which a restart continues, one for each agreement: another has other owners and states."""
         return self.folder / f"journal-{run}.sqlite"
 
     def older_journals(self, run: str) -> list[Path]:
-        """What runs under other agreements left here."""
+        """Journals of runs under other agreements."""
         return [path for path in sorted(self.folder.glob("journal-*.sqlite")) if path != self.journal(run)]
 
     @property
@@ -116,14 +116,14 @@ def read(path: Path) -> Party:
 
 
 def refuse_settings(names: Iterable[str]) -> None:
-    """InputError where a party has the name of a setting: its address would be taken for that, or that for it."""
+    """InputError where a party is named like a setting: its address and the setting would be confused."""
     for name in names:
         if name in SETTINGS:
             raise InputError(f"name={name!r}: is what {NAME} calls a setting. Take another name.")
 
 
 def _refuse_below(path: Path, given: dict[str, Any]) -> None:
-    """InputError where a setting stands in a table, and so would say nothing: the ledger would be another one."""
+    """InputError where a setting stands inside a table: it would be ignored, and `ledger` would name another file."""
     for table in TABLES:
         for key in given[table] if isinstance(given.get(table), dict) else ():
             if key in SETTINGS:
@@ -141,8 +141,8 @@ def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     checked_name(given.get("name", ""))
     _check.one_of("generator", given.get("generator", "exact"), GENERATORS)
     for table, what in TABLES.items():
-        told = given.get(table, {})
-        if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
+        entries = given.get(table, {})
+        if not isinstance(entries, dict) or not all(isinstance(text, str) for text in entries.values()):
             raise InputError(f"{path}: {table} must map {what}.")
     places = {key: given[key] for key in ("listen", "router", "proxy") if key in given}
     places |= {f"peers.{name}": place for name, place in given.get("peers", {}).items()}

@@ -29,7 +29,7 @@ _DIVISION = "division"  # the journal's key
 
 
 def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, TableIdentity]:
-    """The records as the agreement has them, and what they are known by, whichever columns it reads.
+    """The records with the agreement's columns, and their identity, which covers all columns of the file.
 
     RecordsError where they do not fit.
     """
@@ -37,7 +37,7 @@ def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, TableI
     try:
         rows, known = apart.read(agreement.schema, data, agreement.unit)
     except InputError as error:
-        if not data.exists() or data.is_dir():  # a pipe, as of a program that decrypts, has records too
+        if not data.exists() or data.is_dir():  # a pipe, such as a decrypting program's, has records too
             raise
         raise RecordsError(str(error)) from error
     held, expected = number_of(rows, agreement.unit), agreement.sizes[party.name]
@@ -50,7 +50,7 @@ def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, TableI
 
 
 def number_of(rows: Rows, unit: Unit) -> int:
-    """How many units the rows are: what an agreement states."""
+    """The number of units among the rows, as an agreement states it."""
     if unit.kind == "column":
         assert rows.whose is not None
         return len(np.unique(rows.whose.codes))
@@ -58,7 +58,7 @@ def number_of(rows: Rows, unit: Unit) -> int:
 
 
 def known_to(party: Party, content: str, data: Path, log: Callable[[str], None]) -> str:
-    """What the owner's ledger is to be opened with: the records' hash, or that of an earlier version of them.
+    """The hash with which to open the owner's ledger: of these records, or of an earlier version of them.
 
     RecordsError where the ledger belongs to other records, unless the owner says that they are of the same people:
     whether a record was changed since is for nobody but the owner.
@@ -89,10 +89,10 @@ def known_to(party: Party, content: str, data: Path, log: Callable[[str], None])
 def division(
     planned: Collaboration, owner: int, journal: Journal, injected_seed: int | None
 ) -> Division | None:
-    """Which rows, or units, the owner keeps out of training; None: none.
+    """Which rows or units the owner keeps out of training; None where it keeps none out.
 
-    Drawn once in a run with a key that stays in the owner's journal, so that a restart finds the same; a test's is the
-    simulator's.
+    Drawn once for a run, with a key that stays in the owner's journal, so that a restart finds the same division; in
+    tests, the simulator's key.
     """
     share, size = planned.agreement.experiment.hold_out, list(planned.agreement.sizes.values())[owner]
     if not share:
@@ -116,7 +116,7 @@ def order(digest: str, division: Division | None) -> str:
 def divided_by(
     rows: Rows, planned: Collaboration, division: Division | None, seed: tuple[int, ...]
 ) -> tuple[OwnRecords, Judged]:
-    """What is trained on, and what is evaluated on; `seed` chooses among the records of a unit that has too many."""
+    """Records for training and for evaluation; `seed` chooses among the records of a unit that has too many."""
     unit, groups = planned.agreement.unit, planned.groups
     if unit != RECORD:
         return _by_unit(rows, planned, division, units_of(np.arange(len(rows.y)), rows.whose, unit, seed))
@@ -134,14 +134,14 @@ def _by_unit(
     Guarantee: shapes and places follow from the agreement alone, so that nothing is compiled for how many records a
     unit has, and no last bit of another unit's features or scores, which products round by place, depends on it.
     """
-    groups, found = planned.groups, placed(units, len(units), planned.agreement.unit.records)
-    at, within = found
-    # large: not copied without need
+    groups, places = planned.groups, placed(units, len(units), planned.agreement.unit.records)
+    at, within = places
+    # large, so not copied without need
     x = np.require(planned.features.apply(rows.x[at.ravel()]), requirements="W")
     x = x.reshape(*at.shape, *x.shape[1:])
-    x[~found.real] = 0
-    y = np.where(found.real, rows.y[at], 0).astype(rows.y.dtype)
+    x[~places.real] = 0
+    y = np.where(places.real, rows.y[at], 0).astype(rows.y.dtype)
     trained, held = division or (slice(None), slice(None))
-    codes = None if groups is None else groups.codes(rows.x[at[held][found.real[held]]])
+    codes = None if groups is None else groups.codes(rows.x[at[held][places.real[held]]])
     some, targets, whose = laid_out(x[held], y[held], within[held])
     return OwnRecords(x[trained], y[trained], within[trained]), Judged(some, targets, codes, whose)

@@ -19,7 +19,7 @@ from coterie.mechanisms import ReleasePlan
 
 
 def restore(copy: Path, folders: Sequence[Path]) -> tuple[Path, Restored]:
-    """Put a copy in the place of the ledger that these folders share; the ledger's file, and what came of it."""
+    """Put a copy in place of the ledger that these folders share; return the ledger's file and what was restored."""
     owners = [parties.read(folder) for folder in folders]
     files = {owner.ledger.resolve() for owner in owners}
     if len(files) > 1:
@@ -32,7 +32,10 @@ def restore(copy: Path, folders: Sequence[Path]) -> tuple[Path, Restored]:
 
 
 def write_off(folder: Path, agreement: Path | None = None) -> tuple[str, Certificate]:
-    """Give up a folder's run, or that of an earlier agreement: its name, and what is spent from then on."""
+    """Give up a run, charging all that it could have released; return its name and what the ledger has spent then.
+
+    The run is that of the folder's agreement, or of an earlier one, `agreement`.
+    """
     party = parties.read(folder)
     planned = collaboration(agreements.read(agreement or party.agreement))
     takes_part(party, planned)
@@ -61,10 +64,10 @@ def owed(
 
     charges, steps = charges_of(plan, at, messages), ledger.rounds(run)
     done = sum(step not in tables for step in steps)
-    found = [Owed(dp.NoOpDpEvent())]  # the row that says so, also where nothing is owed
+    debts = [Owed(dp.NoOpDpEvent())]  # a row that records the write-off, also where nothing is owed
     if charges.upfront is not None and done == 0:
-        found.append(Owed(charges.upfront))
-    found += [Owed(event) for step, event in zip(tables, charges.tables, strict=True) if step not in steps]
+        debts.append(Owed(charges.upfront))
+    debts += [Owed(event) for step, event in zip(tables, charges.tables, strict=True) if step not in steps]
     left: dict[tuple[str, int] | None, int] = {None: messages - done}
     if charges.parts:
         charged = ledger.parts(run)
@@ -74,4 +77,4 @@ def owed(
                 (name, part): len(range(part, messages, charges.parts)) - charged.get((name, part), 0)
                 for part in range(charges.parts)
             }
-    return found + [Owed(dp.SelfComposedDpEvent(charges.each, n), part) for part, n in left.items() if n > 0]
+    return debts + [Owed(dp.SelfComposedDpEvent(charges.each, n), part) for part, n in left.items() if n > 0]

@@ -8,7 +8,7 @@ from typing import Any
 from coterie._rounding import lower, upper
 
 ENDED = ("finished", "stopped")
-_GONE = 15.0  # seconds without a word after which something is said about it
+_GONE = 15.0  # seconds of silence after which a warning is shown
 
 
 def head(snapshot: dict[str, Any], now: float, rate: float | None) -> list[str]:
@@ -46,7 +46,7 @@ def peer_cells(snapshot: dict[str, Any], peer: str, now: float) -> list[str]:
 
 
 def below(snapshot: dict[str, Any], now: float) -> list[str]:
-    """What somebody should look at."""
+    """Warnings: what an administrator should look at."""
     lines = []
     own = snapshot.get("certificates", {}).get(snapshot["name"])
     if own is not None:
@@ -57,5 +57,5 @@ def below(snapshot: dict[str, Any], now: float) -> list[str]:
 
 
 def days_left(end: str, now: float) -> float:
-    """Until a certificate ends."""
+    """Days until a certificate ends."""
     return (dt.datetime.fromisoformat(end).timestamp() - now) / 86_400

@@ -1,7 +1,7 @@
-"""What systemd wants to know of a service (sd_notify, without its library): ready, where it stands, alive, stopping.
+"""Tells systemd about the service (sd_notify, without its library): ready, its status, alive, stopping.
 
 With `Type=notify` a unit is started once the party listens; with `WatchdogSec=` systemd restarts one whose loop no
-longer turns. Every word goes to the socket that `NOTIFY_SOCKET` names; without it nothing is said.
+longer turns. Every message goes to the socket that `NOTIFY_SOCKET` names; without it nothing is said.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Shown = Callable[[Mapping[str, Any]], None]
 
 
 def notifier(environment: Mapping[str, str] = os.environ) -> Shown:
-    """Tells systemd what each snapshot means."""
+    """A function that tells systemd about each snapshot."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return lambda snapshot: None
@@ -41,7 +41,7 @@ def _status(snapshot: Mapping[str, Any]) -> str:
 
 
 def _send(address: str, text: str) -> None:
-    """Best effort: a service manager that is gone is no reason to stop."""
+    """Send with best effort: the party goes on if the service manager is gone."""
     place = "\0" + address[1:] if address.startswith("@") else address
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
         try:

@@ -1,7 +1,7 @@
-"""What keeps a party from others and Zenoh does not say: certificates that end, and host names that nobody knows.
+"""Troubles that Zenoh does not report: certificates that end, and host names that do not resolve.
 
-Looked at when a node starts and from time to time while it runs, in a thread of its own, for a look-up may take long.
-What is new is logged; what holds is in the status.
+Checked when a node starts and from time to time while it runs, in a thread of its own, as a look-up may take long.
+New troubles are logged; all present ones are in the status.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from coterie.federation.transport.address import resolves
 from coterie.federation.transport.lines import warning
 
 WARNING = dt.timedelta(days=30)  # before a certificate ends
-_PAUSE = 30.0  # seconds between two looks
+_PAUSE = 30.0  # seconds between two checks
 
 Log = Callable[[str], None]
 Ends = Mapping[str, dt.datetime]
 
 
 class Troubles:
-    """`with Troubles(...)` looks until it is left; `now` is what was found last."""
+    """`with Troubles(...)` checks until it is left; `now` has the latest troubles."""
 
     def __init__(self, ends: Ends, dialled: Mapping[str, str], log: Log) -> None:
         """`ends`: whose certificate ends when; `dialled`: host:port of whom this party dials."""
@@ -41,10 +41,10 @@ class Troubles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()  # not waited for: a look-up may take long, and it has nothing to write
+        self._over.set()  # the thread is not joined: a look-up may take long
 
     def look(self) -> None:
-        """Find what is wrong now, and log what was not said before."""
+        """Check now, and log new troubles."""
         self.now = (*ending(self._ends, dt.datetime.now(dt.UTC)), *unknown(self._dialled))
         for line in self.now:
             if line not in self._said and not self._over.is_set():
@@ -93,7 +93,7 @@ def written(ends: Ends) -> str:
 
 
 def known(party: Party, peers: tuple[str, ...]) -> dict[str, dt.datetime]:
-    """When certificates end: this party's own by itself, those of whom it talks to by the founder's list."""
+    """When certificates end: this party's own from its file, its peers' from the founder's list."""
     listed: dict[str, dt.datetime] = {}
     if party.certificates.exists():
         listed = _read(party.certificates)

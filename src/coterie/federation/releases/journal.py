@@ -22,7 +22,7 @@ _WAIT = 5.0  # seconds for the lock: a process that was just killed may still ho
 
 
 def numbered(prefix: str, number: int) -> str:
-    """The key of one of many alike: they sort, and are pruned, by number.
+    """The key of a numbered entry; such keys sort, and are pruned, by number.
 
     >>> numbered("value", 7)
     'value/000000000007'
@@ -38,7 +38,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: str | Path) -> Journal:
-        """Open the file, or create it, readable by its owner alone; InputError where it is not to be had."""
+        """Open the file, or create it, readable by its owner alone; InputError where that fails."""
         path = Path(path)
         with _files(path):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -69,7 +69,7 @@ class Journal:
         self._connection.close()
 
     def put(self, entries: Mapping[str, bytes], drop: tuple[str, ...] = ()) -> None:
-        """Write all entries and drop the named ones, or do nothing of it, whatever crashes."""
+        """Write all entries and drop the named ones in one transaction."""
         with _files(self._path), self._transaction():
             self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
             self._connection.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in drop])
@@ -77,22 +77,22 @@ class Journal:
     def get(self, key: str) -> bytes | None:
         """The bytes of a key; None where there is none."""
         with _files(self._path):
-            found = self._connection.execute("SELECT body FROM entries WHERE key = ?", (key,)).fetchone()
-        return None if found is None else found[0]
+            row = self._connection.execute("SELECT body FROM entries WHERE key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
 
     def items(self, prefix: str) -> list[tuple[int, bytes]]:
         """All numbered entries of a prefix, by number."""
         query = "SELECT key, body FROM entries WHERE key >= ? AND key < ? ORDER BY key"
         with _files(self._path):
-            found = self._connection.execute(query, _span(prefix)).fetchall()
-        return [(int(key[len(prefix) + 1 :]), body) for key, body in found]
+            rows = self._connection.execute(query, _span(prefix)).fetchall()
+        return [(int(key[len(prefix) + 1 :]), body) for key, body in rows]
 
     def last(self, prefix: str) -> tuple[int, bytes] | None:
         """The numbered entry of a prefix with the highest number; None where there is none."""
         query = "SELECT key, body FROM entries WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
         with _files(self._path):
-            found = self._connection.execute(query, _span(prefix)).fetchone()
-        return None if found is None else (int(found[0][len(prefix) + 1 :]), found[1])
+            row = self._connection.execute(query, _span(prefix)).fetchone()
+        return None if row is None else (int(row[0][len(prefix) + 1 :]), row[1])
 
     def prune(self, prefix: str, below: int) -> None:
         """Forget the numbered entries of a prefix whose number is below this one."""
@@ -137,7 +137,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _files(path: Path) -> Iterator[None]:
-    """SQLite's and the system's complaints as one line of InputError."""
+    """Turns errors of SQLite and the system into one line of InputError."""
     try:
         yield
     except sqlite3.Error as error:

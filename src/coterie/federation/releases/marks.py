@@ -1,10 +1,10 @@
 """What parties remember of each other's releases, sealed by the owner that made them.
 
 A *mark* says: this owner made a release at this step, and its message has this hash. The owner tells it to its peers
-before the message itself, and they write it down. Whoever shows an owner a mark of its own that the owner's ledger does
-not have has proved that the ledger is not the whole truth. The seal is made with the owner's private key, which peers
-do not have: nobody can stop an owner by claiming what it never released. A mark tells nothing that was not charged:
-it is made of a message that lies in the ledger.
+before the message itself, and they write it down. A mark of an owner's own that its ledger lacks proves to the owner
+that the ledger is incomplete. The seal is made with the owner's private key, which peers do not have: nobody can stop
+an owner by claiming what it never released. A mark tells nothing that was not charged: it is computed from a message
+that lies in the ledger.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from coterie.federation.transport.sealing import private_key
 from coterie.federation.transport.wire import Refused
 
 HASH = 32  # bytes
-_REMEMBERED = 1000  # steps of an owner whose marks are kept; the last one always is
+_REMEMBERED = 1000  # latest steps of an owner whose marks are kept; the last mark always is
 _TIDY = 64  # marks between two prunings
 _LABEL = struct.Struct("<QQ")
 _WITNESS, _BARRED = "witness", "barred"  # keys of the journal
 
 
 class Mark(NamedTuple):
-    """One release. `attempt` tells apart those of one step, in protocols that have several."""
+    """One release. `attempt` distinguishes releases of the same step, in protocols that have several."""
 
     step: int
     attempt: int
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
     seal: bytes
 
     def body(self) -> bytes:
-        """What travels beside step and attempt."""
+        """The mark as a frame's body, without step and attempt."""
         return self.digest + self.seal
 
 
@@ -47,15 +47,15 @@ def mark_of(step: int, attempt: int, body: bytes) -> Mark:
 
 
 class Hand:
-    """What a party seals with, in one run. Its copies, on whatever machine, have the same one."""
+    """The key with which a party seals in one run; a copy of the party on another machine has the same one."""
 
     def __init__(self, private_key: bytes, agreement: bytes) -> None:
-        """`private_key`: of the party's certificate; it must outlive ledger and journal."""
+        """`private_key`: of the party's certificate; it must be kept as long as ledger and journal."""
         self._key = hmac.digest(sha256(b"coterie hand 1\0" + private_key).digest(), agreement, "sha256")
 
     @classmethod
     def of(cls, key: Path, agreement: bytes) -> Hand:
-        """From the file of the party's private key, however it is written there."""
+        """From the file of the party's private key, in any encoding."""
         from cryptography.hazmat.primitives import serialization as forms
 
         written = forms.Encoding.DER, forms.PrivateFormat.PKCS8, forms.NoEncryption()
@@ -67,35 +67,35 @@ class Hand:
         return Mark(step, attempt, digest, self._release(step, attempt, digest))
 
     def made(self, mark: Mark) -> bool:
-        """Whether it is one of mine."""
+        """Whether this party made the mark."""
         return hmac.compare_digest(mark.seal, self._release(mark.step, mark.attempt, mark.digest))
 
-    def alive(self, process: bytes, other: bytes) -> bytes:
-        """That `process` runs under my name, and has heard of `other`, whose number is random: so it runs now."""
-        return hmac.digest(self._key, b"alive\0" + process + other, "sha256")
+    def alive(self, process: bytes, peer_process: bytes) -> bytes:
+        """Proof that `process` runs under this party's name now: it covers `peer_process`, a fresh random number."""
+        return hmac.digest(self._key, b"alive\0" + process + peer_process, "sha256")
 
     def _release(self, step: int, attempt: int, digest: bytes) -> bytes:
         return hmac.digest(self._key, b"release\0" + _LABEL.pack(step, attempt) + digest, "sha256")
 
 
 class Marks:
-    """What a party has of others' releases, in its journal: a restart forgets none of it."""
+    """The marks of others' releases that a party keeps in its journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal, self._kept = journal, 0
 
     def last(self, peer: str) -> Mark | None:
         """The latest mark of a peer."""
-        found = self._journal.last(f"{_WITNESS}/{peer}")
-        return None if found is None else _read(*found)
+        entry = self._journal.last(f"{_WITNESS}/{peer}")
+        return None if entry is None else _read(*entry)
 
     def of(self, peer: str, step: int) -> Mark | None:
         """The mark of one step, while it is kept."""
-        found = self._journal.get(numbered(f"{_WITNESS}/{peer}", step))
-        return None if found is None else _read(step, found)
+        body = self._journal.get(numbered(f"{_WITNESS}/{peer}", step))
+        return None if body is None else _read(step, body)
 
     def keep(self, peer: str, mark: Mark) -> None:
-        """Write a mark down; after that, what goes with it may be acted on."""
+        """Write a mark down; only then may its message be acted on."""
         place = f"{_WITNESS}/{peer}"
         self._journal.put({numbered(place, mark.step): _written(mark)})
         self._kept += 1
@@ -108,12 +108,12 @@ class Marks:
         self._journal.put({f"{_BARRED}/{peer}": entry})
 
     def barred(self, peer: str) -> tuple[Mark, Mark] | None:
-        """The two versions of one release, where a peer has made such."""
-        found = self._journal.get(f"{_BARRED}/{peer}")
-        if found is None:
+        """The two marks of a peer that released two messages for one step; None for any other peer."""
+        body = self._journal.get(f"{_BARRED}/{peer}")
+        if body is None:
             return None
-        step, size = int.from_bytes(found[:8]), 8 + 2 * HASH
-        return _read(step, found[8 : 8 + size]), _read(step, found[8 + size :])
+        step, size = int.from_bytes(body[:8]), 8 + 2 * HASH
+        return _read(step, body[8 : 8 + size]), _read(step, body[8 + size :])
 
 
 def _written(mark: Mark) -> bytes:

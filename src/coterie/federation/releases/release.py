@@ -17,7 +17,7 @@ from coterie.units import RECORD
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-_LEDGER = "ledger"  # the journal's key: how far the ledger has come
+_LEDGER = "ledger"  # the journal's key of the ledger's length
 
 
 class Outlet:
@@ -39,11 +39,11 @@ class Outlet:
         order: str = "",
         tables: Sequence[int] = (),
     ) -> None:
-        """`messages`: how many the owner sends in the run, at most; one, or as many as the plan has releases.
+        """`messages`: the most that the owner sends in the run: 1, or the number of the plan's releases.
 
-        `order`: a hash of the records in their order. What is divided by position is divided anew by another order: a
-        record's part is then another one, and the two divisions compose with each other.
-        `tables`: the steps of the plan's tables after training, in their order: each is charged as what it is.
+        `order`: a hash of the records in their order. Another order is another division by position, and puts a record
+        into another part; charges under two divisions compose with each other.
+        `tables`: the steps of the plan's tables after training, in their order; each has its own charge.
         LedgerError where the journal knows of charges that the ledger does not have.
         """
         _agree(ledger, journal)
@@ -59,22 +59,22 @@ class Outlet:
             ledger.declare_partition(
                 self._partition, parts=self._charges.parts, digest=data_hash(_bounds(plan, owner))
             )
-        # Asked of the whole run first: its rounds are then charged without a new certificate.
+        # The whole run is checked first, so that its rounds are charged without a new certificate.
         self.affordable = bool(self._steps) or not ledger.would_exceed(plan.event(owner))
 
     def stored(self, step: int) -> bytes | None:
         """The message that was released at this step, to be sent again; None where none was."""
-        # This process is the ledger's only writer: what it has not released, and did not find, is not there.
+        # This process is the ledger's only writer, so it knows every release in it.
         return self._ledger.stored(self._run, step) if step in self._said else None
 
     def release(self, step: int, turn: int, body: bytes) -> bytes:
-        """Charge the message and write it down; what is returned, and nothing else, may leave.
+        """Charge the message and write it down; only what this returns may leave.
 
         BudgetError, with nothing charged or written, where the plan's releases or the budget are used up.
         """
-        found = self.stored(step)
-        if found is not None:
-            return found
+        earlier = self.stored(step)
+        if earlier is not None:
+            return earlier
         if step in self._tables:
             return self._released(step, self._tables[step], body, None)
         if self.turns() >= self._messages:
@@ -98,12 +98,12 @@ class Outlet:
 
     @property
     def steps(self) -> Sequence[int]:
-        """The steps that a release was made for, before and after any restart, in order."""
+        """The steps of all releases of the run, restarts included, in order."""
         return self._steps
 
     @property
     def restored(self) -> bool:
-        """Whether the ledger was restored from a copy and nothing was released since: only all peers know what left."""
+        """Whether the ledger was restored from a copy and has no release since: peers must then say what had left."""
         return self._run in self._ledger.unsettled()
 
     @property
@@ -112,7 +112,7 @@ class Outlet:
         return str(self._ledger.path)
 
     def turns(self) -> int:
-        """How many releases of training were made in this run, before and after any restart."""
+        """How many releases of training this run made, restarts included."""
         return self._turns
 
     def spent(self) -> Certificate:
@@ -121,7 +121,7 @@ class Outlet:
 
 
 def _agree(ledger: Ledger, journal: Journal) -> None:
-    """A journal may be older than its ledger, whose messages are then said again; never newer."""
+    """LedgerError where the journal is newer than its ledger; an older one is fine: messages are sent again."""
     note = journal.get(_LEDGER)
     if note is None:
         return
@@ -135,17 +135,17 @@ def _agree(ledger: Ledger, journal: Journal) -> None:
 
 
 def _refuse_unsettled(ledger: Ledger, run: str) -> None:
-    """LedgerError where the ledger was restored from a copy, and what was lost of it is not known for this run."""
+    """LedgerError where this run was written off, or a copy was restored that may lack releases of another run."""
     if ledger.given_up(run):
         raise LedgerError(
             f"ledger={str(ledger.path)!r}: run {run!r} was written off after a disaster: all that it could have "
             "released counts as released. Nothing may leave. Take part in later runs."
         )
-    for other in ledger.unsettled():
-        if other != run:
+    for unsettled in ledger.unsettled():
+        if unsettled != run:
             raise LedgerError(
-                f"ledger={str(ledger.path)!r}: was restored from a copy, and run {other!r} may have released more than "
-                "it knows. Start that run's node first, or write the run off: coterie ledger write-off FOLDER"
+                f"ledger={str(ledger.path)!r}: was restored from a copy, and run {unsettled!r} may have released more "
+                "than it knows. Start that run's node first, or write the run off: coterie ledger write-off FOLDER"
             )
 
 
@@ -156,13 +156,13 @@ def _noted(head: Head) -> bytes:
 def _partition(plan: ReleasePlan, owner: int, parts: int, order: str) -> str:
     batch = getattr(plan.sampler, "batch", 0)  # in the name: two sizes may make equally many parts
     place = f"position in order {order[:16]}" if order else "position"
-    # Units too: by patients a record lies in another part than by doctors, although both may be equally many.
+    # The unit too: divided by patients a record lies in another part than by doctors, even with as many units.
     what = "records" if plan.unit == RECORD else f"units ({sha256(str(plan.unit).encode()).hexdigest()[:16]})"
     return f"{plan.sizes[owner]} {what} by {place}, {batch} in each of {parts} batches"
 
 
 def _bounds(plan: ReleasePlan, owner: int):
-    """What fixes the division: position alone, so that no record's content can move it."""
+    """The division into parts, by position alone, so that no record's content can change it."""
     import numpy as np
 
     return np.array([plan.sizes[owner], getattr(plan.sampler, "batch", 0)])

@@ -115,7 +115,7 @@ class RoundsSide(_OwnSide):
             return _host(_emit_round(self._static, state, self._held, noise, ctx, sampling))
 
     def idle(self, public: PyTree, step: int) -> PyTree | None:
-        """What an owner passes on that releases nothing any more, made of public values; None: it stays silent."""
+        """The message, made of public values, of an owner that releases nothing any more; None: it stays silent."""
         functions = self._static.functions
         assert isinstance(functions, Rounds)
         if functions.idle is None:
@@ -161,7 +161,7 @@ class VisitSide(_OwnSide):
 
 
 class RegisterSide:
-    """The public side of a protocol of visits: whoever holds the register runs it, on messages alone."""
+    """The public side of a protocol of visits, run on messages alone by the party that holds the register."""
 
     def __init__(self, program: Program) -> None:
         self._static = _Static(program.functions, program.plan.sampler)
@@ -176,7 +176,7 @@ class RegisterSide:
         return _host(_open(self._static, self._params, self._numbers))
 
     def ask(self, register: PyTree, owner: int, step: int, turn: int) -> PyTree:
-        """What the visitor is shown."""
+        """The query that the visitor gets."""
         return _host(_ask(self._static, register, _context(self._everyone[owner], step, turn, _no_key())))
 
     def settle(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> PyTree:
@@ -185,13 +185,13 @@ class RegisterSide:
         return _host(_settle(self._static, register, message, now))
 
     def model(self, register: PyTree) -> PyTree:
-        """The model that the register stands for."""
+        """The model in the register."""
         functions = self._static.functions
         return _host(functions.model(register))
 
 
 class TableSide:
-    """One owner's table after training, which only this makes of its records."""
+    """Makes one owner's table after training: the only code that computes it from records."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class TableSide:
 
 
 def table_layout(table: TableNoise) -> wire.Layout:
-    """What a table looks like on the wire: whole numbers that some noise and all records of an owner may add up to."""
+    """A table's layout on the wire: whole numbers, bounded by the sum of an owner's records and some noise."""
     far = max(UNIT * size + _FAR * table.scale(owner) for owner, size in enumerate(table.sizes))
     plain = wire.layout(np.zeros(table.width, np.int64))
     return plain._replace(bounds=(Within(-far, far),))
@@ -220,7 +220,7 @@ def message_layout(
     y: jax.ShapeDtypeStruct,
     within: jax.ShapeDtypeStruct | None = None,
 ) -> wire.Layout:
-    """What an owner's message looks like, for parties without records. `x`, `y`: of a few, as in `OwnRecords`."""
+    """The layout of an owner's message, for parties without records. `x`, `y`: shapes of a few, as in `OwnRecords`."""
     static = _Static(program.functions, program.plan.sampler)
     now = _context(_fixed(program, 0), 1, 0, _no_key())
     held = _Held(x, y, within)  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ def message_layout(
 
 
 def _shapes(function: Callable[..., PyTree], static: _Static, *arguments: PyTree) -> PyTree:
-    """What an owner's function returns, traced under the setting that it runs under: then it is not traced again."""
+    """The shapes that an owner's function returns, traced in the setting of its runs, so that it is traced once."""
     with jax.threefry_partitionable(False):
         return jax.eval_shape(partial(function, static), *arguments)
 
@@ -255,8 +255,8 @@ def _fixed(program: Program, owner: int) -> _Fixed:
 def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
     size = program.plan.sizes[owner]
     if len(records.x) != size or len(records.y) != size:
-        many = counted(len(records.x), program.plan.unit.words)
-        raise InputError(f"data: {many}, the agreement says {size}. Bring exactly that many.")
+        brought = counted(len(records.x), program.plan.unit.words)
+        raise InputError(f"data: {brought}, the agreement says {size}. Bring exactly that many.")
     return _Held(*jax.device_put((records.x, records.y, records.within)))
 
 

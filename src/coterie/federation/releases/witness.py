@@ -1,13 +1,13 @@
-"""A party among witnesses: what it must hear before it speaks, and what it tells others of themselves.
+"""A party and its witnesses: what it must hear before it speaks, and what it tells peers of their own releases.
 
 Before its machine starts, a party asks every peer what it last has of it (JOIN), under a number that its process drew
 at random. A peer answers (WITNESS) with the last mark it has (`marks`), and from then on counts that process as the one
-that speaks under the name. A process that comes while another one does is not answered: the peer asks who else is
-there, and whoever is proves it with the key that both have. So:
+that speaks under the name. A process that comes while another one speaks gets no answer: the peer asks for the
+other, which proves that it runs with the key that both have. So:
 
 * An owner whose ledger lacks a release that anybody holds says so and stops (LedgerError) before it draws anything.
-* Nothing is said to a peer that has not answered; it may hold more than those who have. A peer that went is asked again
-  when it comes, and a process that stood still for long asks everybody again.
+* Nothing is sent to a peer that has not answered: it may hold a release that the others lack. A peer that left is
+  asked again when it comes, and a process that stood still for long asks everybody again.
 * Of two processes with one certificate the second stops. A process that has left, or fallen silent for as long as was
   agreed, is nobody's second.
 * An owner that released two messages for one step, seen by their marks or by a message that is not the marked one, is
@@ -56,7 +56,7 @@ class Joining(NamedTuple):
 
 @dataclass
 class _Seat:
-    """Who speaks under a peer's name. Nothing of it outlives the process."""
+    """The process that speaks under a peer's name. Kept in memory only."""
 
     holder: bytes = _NOBODY
     left: bool = False  # the transport saw the holder go
@@ -65,7 +65,7 @@ class _Seat:
 
 
 class Witnessed:
-    """A `Machine` around a party's own: it starts that one when the witnesses have been heard."""
+    """A `Machine` around the party's own, which it starts once enough witnesses were heard."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Witnessed:
 
     @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A peer's word about releases, or one for the machine."""
+        """Take a message: about releases, or for the party's own machine."""
         self._wake(now)
         if sender not in self._places:
             raise Refused("not a peer")
@@ -112,7 +112,7 @@ class Witnessed:
         if message.kind == Kind.RELEASED:
             return self._on_released(sender, message)
         if not self._open:
-            return []  # as if it were lost: machines ask again
+            return []  # dropped, as if lost: machines ask again
         return self._differs(sender, message) or self._outward(
             self.machine.receive(sender, message, now), now
         )
@@ -177,19 +177,19 @@ class Witnessed:
         return self._outward(begin(now), now)
 
     def _wake(self, now: float) -> None:
-        """Where this process stood still for long, another one may have taken its place: as after a restart."""
+        """Join again if this process stood still for long: another one may have taken its place."""
         if self._open and now - self._clock > _STILL * self._patience.wait:
             self._open, self._since, self._asked = False, now, now - self._patience.retry
             self._answered.clear()
         self._clock = now
 
     def _needed(self) -> int:
-        """A run begins when all have come who must; who comes back finds it going on."""
+        """How many witnesses must be heard: more before the first word of a run than after a restart."""
         silent = self._releases is None or not self._releases.steps
         return self._joining.first if silent and not self.machine.status.step else self._joining.again
 
     def _on_witness(self, sender: str, message: Message, now: float) -> list[Out]:
-        """What a peer has of me: LedgerError where my ledger has it not."""
+        """Take a peer's mark of this party; LedgerError where the ledger lacks that release."""
         head, mark = message.body[: 2 * NUMBER], message.body[2 * NUMBER :]
         if len(head) != 2 * NUMBER:
             raise Refused(f"wrong shape: {len(message.body)} bytes")
@@ -224,7 +224,7 @@ class Witnessed:
     # Saying, and having said.
 
     def _outward(self, outs: list[Out], now: float) -> list[Out]:
-        """What the machine says: after the marks of what it released, and only to witnesses that were heard."""
+        """The machine's messages, to witnesses that were heard, each release after its mark."""
         steps = self._releases.steps[self._told :] if self._releases else ()
         if steps:
             self._told, self._repeated = self._told + len(steps), now
@@ -256,7 +256,7 @@ class Witnessed:
         return [] if known.digest == mark.digest else self._bar(sender, known, mark)
 
     def _differs(self, sender: str, message: Message) -> list[Out]:
-        """Whether this is a release and not the one that was marked; then, what to say to it."""
+        """The answer to a release that is not the marked one; empty where the message is none such."""
         if message.kind != Kind.ANSWER and (message.kind != Kind.VALUE or message.sub):
             return []
         known, digest = self._marks.of(sender, message.step), sha256(message.body).digest()
@@ -271,7 +271,7 @@ class Witnessed:
         return self._testimony(sender, _NOBODY)
 
     def _testimony(self, peer: str, asked: bytes) -> list[Out]:
-        """What I have of a peer: its last mark; of one that made two versions, both."""
+        """The last mark of a peer; both marks of one that made two versions."""
         last = self._marks.last(peer)
         marks = self._marks.barred(peer) or ((last,) if last is not None else (Mark(0, 0, b"", b""),))
         head = asked + self._process
@@ -308,11 +308,13 @@ class Witnessed:
             place.holder, place.rival, place.left = process, _NOBODY, False
         return place.holder == process
 
-    def _here(self, other: bytes) -> Message:
-        return Message(Kind.JOIN, 0, _HERE, other + self._process + self._hand.alive(self._process, other))
+    def _here(self, peer_process: bytes) -> Message:
+        return Message(
+            Kind.JOIN, 0, _HERE, peer_process + self._process + self._hand.alive(self._process, peer_process)
+        )
 
     def _two(self, sender: str, message: Message, new: bytes, old: bytes) -> list[Out]:
-        """A process of this name lives although another one came: the latter is shown the proof."""
+        """Show a new process the proof that another one of its name still runs."""
         place = self._places[sender]
         if _NOBODY in (new, old) or new not in (place.rival, place.holder):
             raise Refused("answers what nobody asked")

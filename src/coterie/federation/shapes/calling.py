@@ -22,18 +22,19 @@ class Caller:
         self._member, self._chain, self._crowd = member, chain, crowd
         self._graph, self._wait = graph, patience.wait
         self._terms, self._own = member.terms, member.owner
-        self._bench, self._blamed = Bench(), dict[int, float]()  # and when: only a later sign counts
+        self._bench = Bench()
+        self._blamed = dict[int, float]()  # owner -> when it was blamed: only a later sign of life counts
 
     def blame(self, owners: Collection[int], now: float, spent: bool = False) -> None:
-        """They made an attempt void; `spent`: they will do so again."""
-        others = [owner for owner in owners if owner != self._own]
-        self._bench.blame(others, self._member.step + 1)
-        self._blamed |= dict.fromkeys(others, now)
+        """Leave out owners that made an attempt void; `spent`: for the rest of the run."""
+        culprits = [owner for owner in owners if owner != self._own]
+        self._bench.blame(culprits, self._member.step + 1)
+        self._blamed |= dict.fromkeys(culprits, now)
         if spent:
-            self._bench.spent |= set(others)
+            self._bench.spent |= set(culprits)
 
     def due(self, now: float, quiet: float, going_on: bool) -> Collection[int]:
-        """Whom to call now; nobody where that is not this owner's part, or too few are there.
+        """The owners to call now; none where another owner is root, or too few are there.
 
         `quiet`: since when nothing happened. `going_on`: an attempt of another root is under way.
         """
@@ -42,7 +43,7 @@ class Caller:
         members = self._members(willing, now)
         if self._member.spent or len(members) < self._terms.quorum:
             return ()
-        # Who is root does not hang on whom this owner would leave out: everybody finds the same one.
+        # The root does not depend on whom this owner would leave out, so that everybody finds the same one.
         last, names = self._chain.last, self._terms.names
         order = sorted(self._reached(willing), key=lambda owner: (owner not in last, names[owner].encode()))
         rank, ahead = (
@@ -53,7 +54,7 @@ class Caller:
         return members if now - quiet >= (0 if at_once else (2 + rank) * self._wait) else ()
 
     def roll(self, members: Collection[int], least: int, now: float) -> Roll | None:
-        """The next roll, of an attempt that nobody has answered as far as is known; None where all are used up."""
+        """The next roll, of an attempt that no known owner has answered; None where attempts are used up."""
         member, here = self._member, self._crowd.present(now)
         signs = [here[owner] for owner in members if owner in here]
         answered = [sign.attempt for sign in signs if sign.step == member.step]
@@ -77,7 +78,7 @@ class Caller:
         )
 
     def _members(self, willing: Collection[int], now: float) -> Collection[int]:
-        """Who can be called and is connected; those who are left out only where there are too few without them."""
+        """Owners that can be called and are connected; left-out ones only where there are too few without them."""
         free = {owner for owner in willing if self._bench.free(owner, self._member.step + 1)}
         if len(self._reached(free)) >= self._terms.quorum:
             return self._reached(free)

@@ -1,4 +1,4 @@
-"""What an owner in a tree of masked sums keeps: of the sums so far, and of the attempt under way."""
+"""The state of an owner in a tree of masked sums: the sums so far, and the attempt under way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUM, _PAST = "sum", "past"  # keys of the journal
 
 
 class Tip(NamedTuple):
-    """The end of a chain of sums: of two chains the one whose end is larger counts."""
+    """The end of a chain of sums; of two chains, the one with the larger end counts."""
 
     step: int
     attempt: int
@@ -36,7 +36,7 @@ class Tip(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What is remembered of a sum beside itself."""
+    """What is kept with a sum."""
 
     attempt: int
     before: bytes  # the history that it follows
@@ -53,7 +53,7 @@ class Past(NamedTuple):
 
 
 class Chain:
-    """All sums so far, for neighbours who lack them or went through others."""
+    """All sums so far, for neighbours that lack them or have others."""
 
     def __init__(self, member: Member) -> None:
         self._member, self._journal, self._terms = member, member.journal, member.terms
@@ -72,7 +72,7 @@ class Chain:
         return (members_of(self._past[step].members, len(self._terms.names)) if step else ()) or ()
 
     def history(self, step: int) -> bytes | None:
-        """After so many rounds, while it is known."""
+        """The history after this step; None where it is not kept any more."""
         if step == self._member.step:
             return self._member.history
         return self._past[step + 1].before if step + 1 in self._past else None
@@ -86,7 +86,7 @@ class Chain:
         return Message(Kind.SUM, step, past.attempt, self.tip.written() + past.before + stored)
 
     def take(self, step: int, attempt: int, body: bytes, source: str) -> None:
-        """Go on with the sum of the next round; Refused where it can be none."""
+        """Append the sum of the next round; Refused where it is no valid sum."""
         past = Past(attempt, self._member.history, body[: self._terms.wide])
         beside = {numbered(_SUM, step): body, numbered(_PAST, step): past.written()}
         self._member.take(step, attempt, body, source, beside)
@@ -98,7 +98,7 @@ class Chain:
 
 @dataclass
 class Attempt:
-    """The attempt that this owner has answered last, and what came of it."""
+    """The attempt that this owner answered last, and the messages for it."""
 
     ticket: int
     roll: Roll
@@ -109,7 +109,7 @@ class Attempt:
     own: bytes  # the owner's message, behind its label
     since: float
     parts: dict[int, bytes] = field(default_factory=dict)  # what children sent
-    accused: bool = False  # the silent were named to the parent
+    accused: bool = False  # whether silent children were named to the parent
 
     def silent(self, owner: int) -> list[int]:
         """Children who have not answered."""

@@ -1,4 +1,4 @@
-"""Who is there, where nobody hears everybody: each owner's sign of life, passed on by neighbours.
+"""Who is present, where nobody hears everybody: each owner's sign of life, passed on by neighbours.
 
 An owner's sign has a beat that grows while it lives, and its age. Neighbours tell each other all signs that they have;
 of two signs of one owner the later beat counts, and who has none that is young enough is away. A neighbour who lies
@@ -18,7 +18,7 @@ from coterie.federation.transport.wire import Refused
 SHORT = 8  # bytes of a history, to tell two apart
 _FORM = struct.Struct(f"<QI16sQ{SHORT}sQ?")
 _MOST = 2**32 - 1  # milliseconds of an age
-_LAST = 2**53  # beats: a liar who names a later one is not believed, or nobody could outlive it
+_LAST = 2**53  # beats: later ones are not believed, or a liar's could never be exceeded
 
 
 class Sign(NamedTuple):
@@ -49,7 +49,7 @@ class Crowd:
         return _FORM.size * self._owners
 
     def beat(self) -> None:
-        """Live on."""
+        """Raise the own sign's beat."""
         self._beat += 1
 
     def sign(self, process: bytes, step: int, history: bytes, attempt: int, spent: bool, now: float) -> None:
@@ -77,7 +77,7 @@ class Crowd:
         )
 
     def hear(self, body: bytes, now: float) -> bool:
-        """Signs as another owner has them. Whether anybody came whom this owner had not known to be there."""
+        """Take another owner's signs; return whether anybody new is present."""
         if len(body) != self.size:
             raise Refused(f"wrong shape: {len(body)} bytes, must be {self.size}")
         before = self.present(now)
@@ -95,7 +95,7 @@ class Crowd:
         )
 
     def _outlive(self, beat: int, process: bytes) -> None:
-        """A sign of an earlier process of this owner is about: later ones must count."""
+        """Go beyond the beat of an earlier process of this owner, so that its own later signs count."""
         own = self._signs.get(self._own)
         if beat >= self._beat and (own is None or process != own.process):
             self._beat = beat + 1
@@ -105,5 +105,5 @@ class Crowd:
         return _FORM.pack(sign.beat, age, *sign[1:])
 
     def _life(self, owner: int) -> float:
-        """Seconds that a sign is good for: away for longer than was agreed, and its way here."""
+        """Seconds for which a sign is valid: the agreed wait, and the time of its way here."""
         return self._patience.wait + 2 * (1 + self._hops.get(owner, self._owners)) * self._patience.retry

@@ -36,7 +36,7 @@ class Proposal:
 
 
 class Election:
-    """What I proposed, and what I granted to others. All of it may be forgotten in a crash."""
+    """This owner's proposals, and what it granted to others. A crash may lose all of it."""
 
     def __init__(self, owners: int, me: int, patience: Patience) -> None:
         self.proposal: Proposal | None = None
@@ -45,10 +45,10 @@ class Election:
         self._grants: Counter[int] = Counter()  # to each proposer, since anything moved
         self._granted: dict[int, float] = {}
         self._opened: Counter[int] = Counter()  # how many epochs were opened at this step
-        self._faulty: set[int] = set()  # reported a register and did not deliver it
+        self._faulty: set[int] = set()  # owners that reported a register and did not deliver it
 
     def moved(self) -> None:
-        """The walk goes on: nobody's proposals were in vain."""
+        """Note that the walk goes on: no proposal counts as failed."""
         self._grants.clear()
         self._granted.clear()
 
@@ -57,28 +57,28 @@ class Election:
         self._opened[step] += 1
 
     def stuck(self, step: int) -> bool:
-        """Whether the next owner came to nothing in an epoch that began here: it is passed over, though heard of."""
+        """Whether an epoch that began at this step failed: the next owner is then passed over, though it is present."""
         return self._opened[step] > 1
 
     def hint(self, epoch: int, promised: int) -> bool:
-        """A peer has promised this epoch already. Whether that makes my proposal useless."""
+        """Note the epoch that a peer has promised; return whether that makes the own proposal useless."""
         self._hint = max(self._hint, min(epoch, promised + _LEAP))
         return self.proposal is not None and self.proposal.epoch < self._hint
 
     def propose(self, promised: int, own: Rank, now: float) -> Proposal:
-        """My next epoch: the first of mine after all that I know of."""
+        """Propose the first epoch of this owner's after all known ones."""
         after = max(promised, self._hint)
         epoch = after + 1 + (self._me - after - 1) % self._owners
         self.proposal = Proposal(epoch, now, {self._me: own})
         return self.proposal
 
     def overtaken(self, epoch: int) -> None:
-        """Somebody's later epoch was promised."""
+        """Note that a later epoch of another owner was promised."""
         if self.proposal is not None and self.proposal.epoch < epoch:
             self.proposal = None
 
     def expired(self, now: float) -> bool:
-        """Whether my proposal came to nothing; then it is dropped, and who held it up is left out of the next."""
+        """Whether the own proposal failed; it is then dropped, and owners that delayed it are left out of the next."""
         proposal = self.proposal
         if proposal is None or now - proposal.since <= self._patience.wait:
             return False
@@ -88,7 +88,7 @@ class Election:
         return True
 
     def grant(self, peer: int, epoch: int, promised: int, idle: float, now: float) -> None:
-        """Let a peer's later epoch be promised; Refused where it comes too soon or asks too much."""
+        """Allow the promise of a peer's later epoch; Refused where it comes too soon or is too high."""
         if epoch - promised > _LEAP:
             raise Refused("proposed an epoch too far ahead")
         tries = self._grants[peer]
@@ -99,7 +99,7 @@ class Election:
         self.overtaken(epoch)
 
     def promise(self, peer: int, message: Message) -> None:
-        """A peer has promised an epoch of mine."""
+        """Note a peer's promise of an epoch of this owner's."""
         if len(message.body) != _EPOCH.size:
             raise Refused(f"wrong shape: {len(message.body)} bytes, must be {_EPOCH.size}")
         rank = (*_EPOCH.unpack(message.body), message.step)
@@ -111,9 +111,9 @@ class Election:
         proposal.promises[peer] = rank
 
     def decided(self, majority: int, here: set[int], now: float) -> bool:
-        """Whether it is known whose register is the best: a majority has promised, and so has everyone who is here.
+        """Whether the best register is known: a majority has promised, and so has every owner that is present.
 
-        Who failed to deliver before is left out, unless there is no majority without it. Any majority will do.
+        Owners that failed to deliver are left out, unless there is no majority without them. Any majority will do.
         """
         proposal = self.proposal
         if proposal is None or proposal.source is not None:
@@ -129,11 +129,11 @@ class Election:
         return True
 
     def place(self, coming: Sequence[int]) -> int:
-        """How many should propose before me: those whose turn comes earlier after the one that is missing."""
+        """How many owners should propose before this one: those whose turn comes earlier after the missing one."""
         order = list(dict.fromkeys(coming))
         return order.index(self._me) if self._me in order else len(order) + self._me
 
 
 def promise_of(epoch: int, rank: Rank) -> Message:
-    """The promise to follow this epoch, and how good the register is that I hold."""
+    """The promise to follow this epoch, with the rank of the own register."""
     return Message(Kind.PROMISE, rank[1], epoch, _EPOCH.pack(rank[0]))

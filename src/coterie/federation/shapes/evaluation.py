@@ -45,7 +45,7 @@ class TableTerms(NamedTuple):
     layout: Layout
     peers: Sequence[str]
     patience: Patience
-    choose: Callable[[np.ndarray], int] | None = None  # (sum of tables) -> which of the models to take
+    choose: Callable[[np.ndarray], int] | None = None  # (sum of tables) -> the chosen model's number
 
 
 class OwnTable(NamedTuple):
@@ -62,10 +62,10 @@ class Evaluated:
     def __init__(self, machine: Machine, terms: TableTerms, own: OwnTable | None, journal: Journal) -> None:
         self.machine, self._terms, self._own, self._journal = machine, terms, own, journal
         self._tables = {owner: body for owner, body in journal.items(terms.name) if owner < len(terms.names)}
-        self._news: float | None = None  # when the last table came; None: training is not over
+        self._news: float | None = None  # when the last table came; None: still training
         self._asked = -np.inf
-        kept = journal.get(_CHOICE) if terms.choose else None
-        self._choice = None if kept is None else int.from_bytes(kept)
+        choice = journal.get(_CHOICE) if terms.choose else None
+        self._choice = None if choice is None else int.from_bytes(choice)
         self._now, self._refused, self._spent = 0.0, 0, ""
 
     def start(self, now: float) -> list[Out]:
@@ -73,9 +73,9 @@ class Evaluated:
         return self.machine.start(now) + self._onward(now)
 
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A table, a question for some, or what is the training's."""
-        other = isinstance(self.machine, Evaluated) and message.step != self._terms.step
-        if message.kind not in (Kind.TABLE, Kind.HAVE) or other:
+        """Take a table, a question for tables, or a message for training."""
+        foreign = isinstance(self.machine, Evaluated) and message.step != self._terms.step
+        if message.kind not in (Kind.TABLE, Kind.HAVE) or foreign:
             return self.machine.receive(sender, message, now) + self._onward(now)
         return self._told(sender, message, now) + self._onward(now)
 
@@ -95,7 +95,7 @@ class Evaluated:
 
     @property
     def done(self) -> bool:
-        """Whether training is over and every table here, or not waited for any more."""
+        """Whether training is over, and no table is waited for any more."""
         return self.machine.done and (not self._missing or self._overdue)
 
     @property
@@ -105,8 +105,8 @@ class Evaluated:
         notes = [status.note, f"releases no {_WORDS[self.name]}: {self._spent}" if self._spent else ""]
         missing = self._missing if self.machine.done else ()
         if missing:
-            told = "was left out of" if self.done else "is awaited for"
-            notes.append(f"the {_WORDS[self.name]} of {', '.join(missing)} {told} the {self.name}")
+            verb = "was left out of" if self.done else "is awaited for"
+            notes.append(f"the {_WORDS[self.name]} of {', '.join(missing)} {verb} the {self.name}")
         return replace(
             status,
             waiting_for=status.waiting_for or (() if self.done else missing),
@@ -115,20 +115,20 @@ class Evaluated:
         )
 
     def model(self) -> PyTree | None:
-        """The training's, or that of its models which was chosen."""
-        found = self.machine.model()
-        if self._terms.choose is None or found is None:
-            return found
-        return candidate(found, self.choice)
+        """The trained model, or the chosen one of several."""
+        model = self.machine.model()
+        if self._terms.choose is None or model is None:
+            return model
+        return candidate(model, self.choice)
 
     @property
     def name(self) -> str:
-        """Which table this is about."""
+        """The table's name."""
         return self._terms.name
 
     @property
     def choice(self) -> int:
-        """Which of the training's models is taken: decided once, when all tables were here or not waited for any more.
+        """The number of the chosen model: decided once, when no table is waited for any more.
 
         Without the tables of all it is the first, as other owners may have more of them: nobody then chooses by what
         another does not see, unless that other gave up waiting before.
@@ -136,7 +136,7 @@ class Evaluated:
         return self._choice or 0
 
     def _decide(self) -> None:
-        """Written down before anything is made of it, so that a restart finds the same model."""
+        """Write the choice down before it is used, so that a restart finds the same model."""
         if self._terms.choose is None or self._choice is not None or not self.done:
             return
         tables = self.tables()
@@ -162,7 +162,7 @@ class Evaluated:
         return self._news is not None and self._now - self._news > _WAITS * self._terms.patience.wait
 
     def _onward(self, now: float) -> list[Out]:
-        """When training is over: the own table, once, to everybody."""
+        """Once training is over: release the own table, and send it to everybody."""
         self._now = now
         if not self.machine.done:
             return []
@@ -185,7 +185,7 @@ class Evaluated:
             return NONE
 
     def _keep(self, owner: int, body: bytes, source: str | None, now: float) -> list[Out]:
-        """Write a table down, and pass it on; but not to whom it is of."""
+        """Write a table down, and pass it on to all peers but its owner."""
         self._journal.put({numbered(self.name, owner): body})
         self._tables[owner], self._news = body, now
         known = (source, self._terms.names[owner])
@@ -215,7 +215,7 @@ class Evaluated:
         return [Out(peer, message) for peer in self._terms.peers]
 
     def _sent(self, sender: str, message: Message) -> list[Out]:
-        """Some of what the sender lacks and is here."""
+        """Up to `_AT_ONCE` tables that the sender lacks and this party has."""
         owners = len(self._terms.names)
         if message.sub or len(message.body) != -(-owners // 8):
             raise Refused(f"wrong shape: {len(message.body)} bytes, must be {-(-owners // 8)}")

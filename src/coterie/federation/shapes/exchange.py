@@ -36,7 +36,7 @@ def vector(body: bytes, layout: wire.Layout, kind: np.dtype) -> np.ndarray:
 
 
 def tree(value: np.ndarray, layout: wire.Layout, blame: Callable[[], str] = str) -> PyTree:
-    """An own value as the program takes it; InputError where it has grown beyond all bounds."""
+    """An own value as the program takes it; InputError where it is not finite."""
     try:
         return wire.unpack(value.tobytes(), layout)
     except wire.Refused as reason:
@@ -56,7 +56,7 @@ def shaped(numbers: np.ndarray, layout: wire.Layout) -> PyTree:
 
 
 def body_of(public: PyTree, layout: wire.Layout, blame: Callable[[], str]) -> bytes:
-    """A new public state as the journal takes it; InputError, and nothing written, where it is not finite."""
+    """A public state as bytes for the journal; InputError, before anything is written, where it is not finite."""
     body = wire.pack(public)
     try:
         wire.unpack(body, layout)
@@ -66,7 +66,7 @@ def body_of(public: PyTree, layout: wire.Layout, blame: Callable[[], str]) -> by
 
 
 def diverged(what: str, blame: str) -> InputError:
-    """Why an owner stops: it can be started again from the round before."""
+    """The error of an owner that diverged: it can be started again from the round before."""
     return InputError(
         f"{what}: training diverged{f' ({blame})' if blame else ''}. Start again to go on from the round before; "
         "revoke an owner whose values are no honest ones, or agree on smaller steps."
@@ -81,10 +81,10 @@ def step(
     heard: Mapping[int, np.ndarray],
     layout: wire.Layout,
 ) -> tuple[np.ndarray, list[int]]:
-    """The value after a gossip step, from those of the neighbours that were heard; and whose were left out.
+    """The value after a gossip step over the neighbours that were heard, and the owners whose values were left out.
 
-    A value is left out where with it the new one would be none that this owner may send: the heaviest first, until
-    it fits. So no values that are each allowed can make an owner one that nobody listens to.
+    Where the new value would be beyond what this owner may send, values are left out, the heaviest first, until it
+    fits. So neighbours cannot, with values that are each allowed, make an owner send what nobody accepts.
     """
     used = dict(heard)
     while True:
@@ -96,7 +96,7 @@ def step(
 
 
 def outside(value: np.ndarray, layout: wire.Layout) -> np.ndarray:
-    """Which numbers of a value others would not take."""
+    """Which numbers of a value other owners would refuse."""
     low, high = wire.ends(layout)
     return ~((value >= low) & (value <= high))  # NaN too
 
@@ -125,7 +125,7 @@ def _mixed(
 
 
 def made_up(hop: Hop, balanced: bool, own: np.ndarray | None, source: int, value: np.ndarray) -> np.ndarray:
-    """What a value that was missed adds to a later mixed value; `own` is what this owner had in that step."""
+    """What a late value adds to the mixed value; `own` is the value that this owner had in that step."""
     if not balanced:
         return np.multiply(value, hop.hears[source], dtype=value.dtype)
     assert own is not None
@@ -133,16 +133,16 @@ def made_up(hop: Hop, balanced: bool, own: np.ndarray | None, source: int, value
 
 
 class Debts:
-    """Exchanges that this owner missed: (place, owner) of values that it waits for, and those that came since."""
+    """Exchanges that this owner missed: (place, owner) of values it waits for, and the values that came late."""
 
     def __init__(self, stored: bytes | None, peers: Collection[int]) -> None:
-        """`peers`: of whom anything may still come."""
+        """`peers`: the owners from which values may still come."""
         pairs = np.frombuffer(stored or b"", "<i8").reshape(-1, 2)
         self._owed: dict[int, list[int]] = {}  # owner -> places, in order
         for place, source in pairs.tolist():
             self._owed.setdefault(source, []).append(place)
         self._came: dict[tuple[int, int], np.ndarray] = {}
-        self.forgotten = sum(len(self._owed.pop(one)) for one in set(self._owed) - set(peers))
+        self.forgotten = sum(len(self._owed.pop(peer)) for peer in set(self._owed) - set(peers))
 
     def add(self, place: int, source: int) -> None:
         """The value of `source` at this place was missed."""
@@ -153,25 +153,25 @@ class Debts:
         return place in self._owed.get(source, ()) and (place, source) not in self._came
 
     def came(self, place: int, source: int, flow: np.ndarray) -> None:
-        """It has come: `flow` enters when the round ends."""
+        """Note a late value: its `flow` enters at the end of the round."""
         self._came[place, source] = flow
 
     def drop(self, place: int, source: int) -> None:
-        """It will never come."""
+        """Drop a value that will never come."""
         self._owed[source].remove(place)
         self.forgotten += 1
 
     def of(self, source: int) -> list[int]:
-        """Places of what is still to come from this owner."""
+        """The places of this owner's values that are still to come."""
         return [place for place in self._owed.get(source, ()) if (place, source) not in self._came]
 
     @property
     def sources(self) -> list[int]:
-        """Owners of whom something is still to come."""
+        """Owners from which values are still to come."""
         return [source for source in self._owed if self.of(source)]
 
     def settle(self, mixed: np.ndarray, layout: wire.Layout) -> tuple[np.ndarray, list[int]]:
-        """The mixed value with everything that came, which is owed no more; and whose was left out, as in `step`."""
+        """The mixed value with all late values, which are then settled; and whose were left out, as in `step`."""
         unused: list[int] = []
         for (place, source), flow in self._came.items():
             fits = not outside(mixed + flow, layout).any()
@@ -189,7 +189,7 @@ class Debts:
                 self.drop(place, source)
 
     def stored(self) -> bytes:
-        """All of it as bytes: what came and has not entered is owed again after a restart."""
+        """The debts as bytes; values that came but have not entered are owed again after a restart."""
         pairs = [(place, source) for source, places in self._owed.items() for place in places]
         return np.array(pairs, "<i8").tobytes()
 

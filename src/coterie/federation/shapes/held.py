@@ -36,28 +36,28 @@ class Held(NamedTuple):
 
     @property
     def rank(self) -> Rank:
-        """How good the register is to start from."""
+        """The register's rank: a higher one is better to start from."""
         return self.epoch, self.step
 
 
 class Shelf:
-    """The journal's `Held`: written first, and only then believed."""
+    """Keeps `Held` in the journal: every change is on the disk before it counts."""
 
     def __init__(self, journal: Journal, empty: Held) -> None:
         self._journal = journal
-        found = journal.get(_KEY)
-        self.held = empty if found is None else _read(found)
+        stored = journal.get(_KEY)
+        self.held = empty if stored is None else _read(stored)
         self.digest = sha256(self.held.body).digest()
 
     def claim(self, asking: bool = False) -> Message:
-        """What I announce of it."""
+        """The announcement of the register."""
         held = self.held
         done = held.role == Role.FINAL
         claim = PeerClaim(held.step, held.epoch, held.promised, self.digest, done, asking)
         return Message(Kind.ANNOUNCE, held.step, held.epoch, claim.body())
 
     def keep(self, **changes: Any) -> None:
-        """Change it, on the disk and then here."""
+        """Change it, first on the disk and then in memory."""
         held = self.held._replace(**changes)
         self._journal.put({_KEY: cast("bytes", msgpack.packb([*held[:3], int(held.role), held.body]))})
         self.held, self.digest = held, sha256(held.body).digest()

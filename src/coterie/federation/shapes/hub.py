@@ -35,7 +35,7 @@ class HubOwner(Asking):
         self._type = exchange.vector_type(side.layout)
         self._voice = Voice(side, outlet)
         stored = self._journal.get(_PUBLIC)
-        self._back = stored is not None  # a party that comes back asks first whether its round is over
+        self._back = stored is not None  # after a restart: ask first whether the round is over
         self._step = 0 if stored is None else int.from_bytes(stored[:8])
         body = None if stored is None else np.frombuffer(stored[8:], np.uint8)
         self._public = side.start().public if body is None else exchange.tree(body, side.public_layout)
@@ -84,9 +84,9 @@ class HubOwner(Asking):
             self._back = True
             return [self._want()]
         mixed = exchange.tree(total, self._side.layout)
-        said = self._voice.said(message.step)
+        own_body = self._voice.said(message.step)
         # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
-        own = mixed if said is None else wire.unpack(said, self._side.layout)
+        own = mixed if own_body is None else wire.unpack(own_body, self._side.layout)
         public = self._side.absorb(self._public, own, mixed, message.step)
         body = exchange.body_of(
             public, self._side.public_layout, lambda: f"by the sum that {AGGREGATOR} sent"
@@ -98,9 +98,9 @@ class HubOwner(Asking):
         return [self._want()] if self._back else self._speak()
 
     def _told(self, message: Message) -> list[Out]:
-        """The own message, if it is to be had: it is due when the aggregator asks for the round under way."""
+        """Send the own message, if there is one: the aggregator asks for that of the round under way."""
         if message.step > self._step + 1:
-            return [self._want()]  # it missed a sum: first things first
+            return [self._want()]  # it missed a sum, and needs that first
         if message.step == self._step + 1:
             return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
         body = self._voice.said(message.step)
@@ -121,7 +121,7 @@ class HubOwner(Asking):
 
 
 class Aggregator(Adding):
-    """The one who adds up: a `Machine`. It sees releases alone.
+    """Adds up the owners' messages: a `Machine`. It sees releases alone.
 
     Guarantee: no sum of fewer than `quorum` owners' messages is ever sent; that is how many the charges rely on.
     """
@@ -144,19 +144,19 @@ class Aggregator(Adding):
         self._needed = max(quorum, len(names) // 2 + 1)
         self._step = int.from_bytes(journal.get(_DONE) or b"")
         self._values: dict[int, np.ndarray] = {}
-        self._declined: set[int] = set()  # will not speak in this round
-        self._absent: set[int] = set()  # did not speak in the last one, nor since
-        self._come: set[int] = set()  # was heard since this process began
+        self._declined: set[int] = set()  # owners that will not speak in this round
+        self._absent: set[int] = set()  # owners silent in the last round and since
+        self._come: set[int] = set()  # owners heard since this process began
 
     def start(self, now: float) -> list[Out]:
-        """Begin, or resume: whoever has a message of this round is asked for it."""
+        """Begin, or resume, and ask all owners for their messages of this round."""
         self._now = self._since = self._asked = now
         return self._ask() if self._step else []
 
     @property
     def status(self) -> Status:
         """Where the aggregator stands."""
-        missing = () if self.done else tuple(self._names[one] for one in self._missing())
+        missing = () if self.done else tuple(self._names[owner] for owner in self._missing())
         note = ""
         if self._overdue() and not self._enough():
             note = f"paused: {len(self._values)} owners are there, a sum needs {self._needed}"
@@ -179,26 +179,27 @@ class Aggregator(Adding):
             return [self._sum(sender, message)]
         return self._invite(owner, message.kind)
 
-    def _invite(self, one: int, kind: Kind) -> list[Out]:
-        """Who asks for the sum under way is asked for its message; in the first round all are, once all have come."""
-        new = one not in self._come
-        self._come.add(one)
+    def _invite(self, owner: int, kind: Kind) -> list[Out]:
+        """Ask an owner that wants the sum under way for its message; in the first round all, once all have come."""
+        new = owner not in self._come
+        self._come.add(owner)
         if new and self._step == 0:
             return self._ask()
-        wanted = kind == Kind.WANT and one not in self._values and one not in self._declined
+        wanted = kind == Kind.WANT and owner not in self._values and owner not in self._declined
         if not wanted or self.done or self._awaited():
             return []
-        return [Out(self._names[one], Message(Kind.WANT, self._step + 1))]
+        return [Out(self._names[owner], Message(Kind.WANT, self._step + 1))]
 
     def _awaited(self) -> bool:
         """Whether the first round waits for somebody who has not come yet."""
         return self._step == 0 and len(self._come) < len(self._names)
 
-    def _told(self, one: int, message: Message) -> None:
+    def _told(self, owner: int, message: Message) -> None:
         value = exchange.vector(message.body, self._layout, self._type)
         if message.step > self._step + 1:
             raise Refused("ahead of the sum")
-        if message.step == self._step + 1 and not np.array_equal(self._values.setdefault(one, value), value):
+        due = message.step == self._step + 1
+        if due and not np.array_equal(self._values.setdefault(owner, value), value):
             raise Refused("a second version of a value")
 
     def _sum(self, sender: str, message: Message) -> Out:
@@ -208,12 +209,13 @@ class Aggregator(Adding):
         return Out(sender, Message(Kind.SUM, message.step, 0, body))
 
     def _go_on(self) -> list[Out]:
-        """Add up, once everybody spoke or enough did and the others had their time."""
-        waiting = [one for one in self._missing() if one not in self._declined | self._absent]
+        """Add up once all messages are there, or enough of them and the wait is over."""
+        waiting = [owner for owner in self._missing() if owner not in self._declined | self._absent]
         if self.done or not self._enough() or (waiting and not self._overdue()):
             return []
         present = sorted(self._values)
-        total = sum((self._weights[one] * self._values[one] for one in present), np.zeros((), self._type))
+        weighted = (self._weights[owner] * self._values[owner] for owner in present)
+        total = sum(weighted, np.zeros((), self._type))
         whole, part = self._weights.sum(), self._weights[present].sum()
         body = (total if len(present) == len(self._names) else total * (whole / part)).tobytes()
         step = self._step + 1
@@ -225,7 +227,7 @@ class Aggregator(Adding):
         return [Out(name, Message(Kind.SUM, step, 0, body)) for name in self._names]
 
     def _missing(self) -> list[int]:
-        return [one for one in range(len(self._names)) if one not in self._values]
+        return [owner for owner in range(len(self._names)) if owner not in self._values]
 
     def _enough(self) -> bool:
         return len(self._values) >= self._needed and float(self._weights[list(self._values)].sum()) > 0
@@ -236,6 +238,6 @@ class Aggregator(Adding):
     def _ask(self) -> list[Out]:
         self._asked = self._now
         wanted = Message(Kind.WANT, self._step + 1)
-        return (
-            [] if self.done or self._awaited() else [Out(self._names[one], wanted) for one in self._missing()]
-        )
+        if self.done or self._awaited():
+            return []
+        return [Out(self._names[owner], wanted) for owner in self._missing()]

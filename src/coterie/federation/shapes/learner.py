@@ -41,7 +41,7 @@ class _Book(NamedTuple):
     tick: int
     turns: tuple[int, ...]  # answers settled
     asked: tuple[int, ...]  # the tick that an open query is for; 0: none
-    gone: tuple[bool, ...]  # it said that it has no more answers
+    gone: tuple[bool, ...]  # whether the owner has no more answers
     register: bytes
 
 
@@ -59,7 +59,7 @@ class Learner:
         layout: Layout,
         schedule: Sequence[int] | None = None,
     ) -> None:
-        """`releases`: the most answers of each owner; `layout`: of an answer."""
+        """`releases`: the most answers that each owner gives; `layout`: of an answer."""
         self._register, self._journal, self._layout = register, journal, layout
         self._names, self._patience, self._ticks = names, patience, ticks
         self._indices = {name: index for index, name in enumerate(names)}
@@ -86,7 +86,7 @@ class Learner:
         return out
 
     def tick(self, now: float) -> list[Out]:
-        """Notice that nobody comes; at the end, tell also those who sleep."""
+        """Note when nobody comes; at the end, send the model to sleeping owners too."""
         if self.done and now >= self._again:
             self._again = now + self._patience.wait / 4
             return [Out(name, self._complete()) for name in self._names]
@@ -129,13 +129,13 @@ class Learner:
         return self._ask(owner, now)
 
     def _complete(self) -> Message:
-        """The model, once it is final; before, that this owner's part is over."""
+        """The final model; before it is final, a message that this owner's part is over."""
         if self.done:
             return Message(Kind.SUM, self._book.tick, 0, wire.pack(self.model()))
         return Message(Kind.REFUSAL, self._book.tick, 0, _COMPLETE)
 
     def _ask(self, owner: int, now: float) -> list[Out]:
-        """Show an owner that is awake its query, where it is its time and it was not shown just now."""
+        """Send an awake owner its query, if it is due and was not sent just now."""
         book, again = (
             self._book,
             self._shown.get(owner, now - self._patience.retry) + self._patience.retry / 2,
@@ -152,12 +152,12 @@ class Learner:
         return [Out(self._names[owner], Message(Kind.QUERY, step, turn, wire.pack(query)))]
 
     def _has_time(self, owner: int, now: float) -> bool:
-        """Whether a tick is left beside those of the open queries, for what is answered shall also be settled."""
+        """Whether a tick is left beside those of open queries, so that every answer can be settled."""
         tick, asked = self._book.tick, self._book.asked
         if self._schedule is not None:
             return self._schedule[tick] == owner
         recent = now - self._patience.wait
-        return tick + sum(bool(asked[one]) and at > recent for one, at in self._shown.items()) < self._ticks
+        return tick + sum(bool(asked[peer]) and at > recent for peer, at in self._shown.items()) < self._ticks
 
     def _on_answer(self, owner: int, message: Message, now: float) -> list[Out]:
         book, turn = self._book, message.sub
@@ -181,14 +181,14 @@ class Learner:
         return [settled, *self._next(now)]
 
     def _next(self, now: float) -> list[Out]:
-        """After a tick: whoever the schedule says."""
+        """Ask the next owner of the schedule, after a tick."""
         self._pass_over()
         if self._schedule is None or self.done:
             return []
         return self._ask(self._schedule[self._book.tick], now)
 
     def _on_refusal(self, owner: int, message: Message, now: float) -> list[Out]:
-        """It has no more answers: a query that it has is void."""
+        """Note that an owner has no more answers; its open query is void."""
         if message.body != _SPENT:
             return []
         if not self._book.gone[owner]:
@@ -211,15 +211,15 @@ class Learner:
         return wire.unpack(self._book.register, self._register.layout)
 
     def _keep(self, **changes: Any) -> None:
-        """Write down what is so, and only then act on it."""
+        """Write changes down before acting on them."""
         book = self._book._replace(**changes)
         self._journal.put({_KEY: cast("bytes", msgpack.packb(list(book)))})
         self._book = book
 
     def _recover(self) -> _Book:
-        found = self._journal.get(_KEY)
-        if found is not None:
-            tick, turns, asked, gone, register = msgpack.unpackb(found)
+        stored = self._journal.get(_KEY)
+        if stored is not None:
+            tick, turns, asked, gone, register = msgpack.unpackb(stored)
             return _Book(tick, tuple(turns), tuple(asked), tuple(gone), register)
         none = (0,) * len(self._names)
         return _Book(0, none, none, (False,) * len(self._names), wire.pack(self._register.open()))
@@ -230,7 +230,7 @@ def _set(entries: tuple, at: int, value: Any) -> tuple:
 
 
 class Visitor:
-    """An owner that visits the learner when its clock rings. `clock()` is how long to wait for the next time."""
+    """An owner that visits the learner when its clock rings; `clock()` gives the time until the next visit."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class Visitor:
         self._journal, self._model = outlet.journal, outlet.journal.get(_MODEL)
 
     def start(self, now: float) -> list[Out]:
-        """Fall asleep; with an answer that may not have arrived, repeat it first."""
+        """Sleep until the clock rings, but first repeat an answer that may not have arrived."""
         self._heard, self._wakes = now, now + self._clock()
         if (step := self._speaker.last) is not None:
             self._saying = self._answer(step)
@@ -265,7 +265,7 @@ class Visitor:
         return self._handle(message, now)
 
     def tick(self, now: float) -> list[Out]:
-        """Wake up, or repeat what the learner has not reacted to; in the end, ask for the model now and then."""
+        """Wake up, or repeat an unanswered message; at the end, ask for the model from time to time."""
         if self.done:
             return []
         if self._over:
@@ -314,7 +314,7 @@ class Visitor:
         raise Refused(f"{message.kind.name}: not for a visitor")
 
     def _on_model(self, message: Message) -> list[Out]:
-        """The end. The first word counts: a learner that changes its mind is not followed."""
+        """Take the final model. Only the first one counts, whatever the learner sends later."""
         wire.unpack(message.body, self._side.model_layout)
         if self._model is None:
             self._journal.put({_MODEL: message.body})
@@ -322,7 +322,7 @@ class Visitor:
         return []
 
     def _on_query(self, message: Message, now: float) -> list[Out]:
-        """Answer my next turn once, from what I am shown; a turn that I have answered, with what I said then.
+        """Answer the own next turn once, from the query; repeat the answer of an earlier turn.
 
         Guarantee: private records are read by `Speaker.say` alone, which charges what it returns.
         """

@@ -1,4 +1,4 @@
-"""Sums that nobody can look into: an owner whose messages are masked, and who talks to the aggregator alone.
+"""Masked sums: an owner whose messages are masked, and who talks to the aggregator alone.
 
 A round has attempts. For each the aggregator names a roll, the owners whose messages will be added, and every member
 answers once: fresh noise, a full charge, and a message under the masks of exactly this roll (`mechanisms.masks`). If
@@ -55,18 +55,18 @@ class MaskedOwner(Asking):
     def _rolled(self, message: Message) -> list[Out]:
         roll, named = self._member.terms.read(message.step, message.body)
         try:
-            said = Message(Kind.VALUE, message.step, 0, self._member.answer(message.step, roll, named))
+            answer = Message(Kind.VALUE, message.step, 0, self._member.answer(message.step, roll, named))
         except Declined as why:
             again = self._member.next_attempt(roll.round)
-            said = Message(Kind.REFUSAL, message.step, again, str(why).encode()[:200])
-        return [Out(AGGREGATOR, said)]
+            answer = Message(Kind.REFUSAL, message.step, again, str(why).encode()[:200])
+        return [Out(AGGREGATOR, answer)]
 
     def _absorbed(self, message: Message, now: float) -> list[Out]:
         member = self._member
         member.terms.total(message.body)
         if message.step <= member.step or message.step > member.terms.rounds:
             return []
-        if message.step > member.step + 1:  # first things first
+        if message.step > member.step + 1:  # it needs the sums before that first
             return [self._want()]
         member.take(message.step, message.sub, message.body, AGGREGATOR)
         self._note, self._asked = "", now

@@ -31,7 +31,7 @@ class _Open(NamedTuple):
 
 
 class MaskedAggregator(Adding):
-    """The one who adds up, and is trusted with nothing: a `Machine`."""
+    """Adds up masked messages, and is trusted with nothing: a `Machine`."""
 
     def __init__(self, terms: SumTerms, journal: Journal, patience: Patience) -> None:
         super().__init__(terms.names, terms.rounds, patience)
@@ -42,22 +42,21 @@ class MaskedAggregator(Adding):
         self._open = self._restored()
         self._next = 0 if self._open is None else self._open.roll.attempt + 1
         self._values: dict[int, bytes] = {}
-        self._ready: dict[int, bytes] = {}  # who asked for the sum under way, and as which process
+        self._ready: dict[int, bytes] = {}  # owners that asked for the sum under way, and their processes
         self._bench = Bench()
-        self._away: set[int] = set()  # waited for in vain, and not heard since
+        self._away: set[int] = set()  # owners that did not answer, and were not heard since
         self._note = ""
 
     def start(self, now: float) -> list[Out]:
-        """Begin, or resume: whoever answered the roll under way says it again."""
+        """Begin, or resume, and ask members of the roll under way for their answers again."""
         self._now = self._since = self._asked = now
         return self._ask()
 
     @property
     def status(self) -> Status:
         """Where the aggregator stands."""
-        missing = (
-            [] if self.done else [one for one in range(len(self._terms.names)) if one not in self._ready]
-        )
+        everybody = range(len(self._terms.names))
+        missing = [] if self.done else [owner for owner in everybody if owner not in self._ready]
         if self._open is not None:
             missing = self._silent()
         note = self._note
@@ -68,7 +67,7 @@ class MaskedAggregator(Adding):
             and len(self._willing()) < self._terms.quorum
         ):
             note = f"paused: {len(self._willing())} owners are there and can release, a sum needs {self._terms.quorum}"
-        names = tuple(self._terms.names[one] for one in missing)
+        names = tuple(self._terms.names[owner] for owner in missing)
         return Status(self._step, self._terms.rounds, names, note, self._refused)
 
     def _answer(self, owner: int, message: Message) -> list[Out]:
@@ -83,55 +82,57 @@ class MaskedAggregator(Adding):
                 return []
         raise Refused(f"{message.kind.name}: not among masked sums")
 
-    def _wanted(self, one: int, message: Message) -> list[Out]:
-        name = self._terms.names[one]
-        self._away.discard(one)
+    def _wanted(self, owner: int, message: Message) -> list[Out]:
+        name = self._terms.names[owner]
+        self._away.discard(owner)
         if message.sub or message.step < 1 or len(message.body) != PROCESS:
             raise Refused("no such round")
         if message.step > self._terms.rounds:
             return [refusal(name, message, f"round {message.step}: the agreement has {self._terms.rounds}")]
         if message.step <= self._step:
-            found = self._journal.get(numbered(_SUM, message.step))
-            if found is None:
+            stored = self._journal.get(numbered(_SUM, message.step))
+            if stored is None:
                 return [refusal(name, message, "not there any more")]
-            return [Out(name, Message(Kind.SUM, message.step, int.from_bytes(found[:8]), found[8:]))]
+            return [Out(name, Message(Kind.SUM, message.step, int.from_bytes(stored[:8]), stored[8:]))]
         if message.step > self._step + 1:
             self._note = f"paused: {name} has sums that are lost here. Restore the newest copy of this folder"
             return []
-        self._ready[one] = message.body
-        called = self._open is not None and one in self._silent()
-        return [self._called(one)] if called else []
+        self._ready[owner] = message.body
+        called = self._open is not None and owner in self._silent()
+        return [self._called(owner)] if called else []
 
-    def _told(self, one: int, message: Message) -> None:
+    def _told(self, owner: int, message: Message) -> None:
         now = self._open
         if now is None or message.step != now.ticket:
-            return  # of an attempt that is void: worth nothing to anybody
+            return  # an answer to a void attempt, which is useless
         if len(message.body) != LABEL + 8 * self._terms.count or message.body[:LABEL] != now.label:
             raise Refused("not a message of this roll")
-        if one not in now.roll.members:
+        if owner not in now.roll.members:
             raise Refused("not in the roll")
-        if self._values.setdefault(one, message.body) != message.body:
+        if self._values.setdefault(owner, message.body) != message.body:
             raise Refused("a second version of a value")
 
-    def _objected(self, one: int, message: Message) -> None:
+    def _objected(self, owner: int, message: Message) -> None:
         if message.body == SPENT.encode():
-            self._bench.spent.add(one)
+            self._bench.spent.add(owner)
         now = self._open
-        if now is None or message.step != now.ticket or one not in now.roll.members or one in self._values:
+        if now is None or message.step != now.ticket:
+            return
+        if owner not in now.roll.members or owner in self._values:
             return
         self._next = max(self._next, min(message.sub, self._terms.attempts))
-        self._void([one])
+        self._void([owner])
 
     def _void(self, guilty: Sequence[int]) -> None:
-        """Another attempt, at first without those who did not answer this one."""
+        """Begin another attempt, at first without owners that did not answer this one."""
         self._bench.blame(guilty, self._step + 1)
         self._away |= set(guilty)
-        for one in guilty:
-            self._ready.pop(one, None)
+        for owner in guilty:
+            self._ready.pop(owner, None)
         self._open, self._values, self._since = None, {}, self._now
 
     def _go_on(self) -> list[Out]:
-        """Add up, give up, or call a roll, whatever is due."""
+        """Add up, void the attempt, or call a roll, whichever is due."""
         if self.done:
             return []
         if self._open is not None:
@@ -143,18 +144,19 @@ class MaskedAggregator(Adding):
         return self._begin()
 
     def _begin(self) -> list[Out]:
-        """Call a roll: of all at first, later of those who are there, once the others had their time."""
+        """Call a roll: at first of all, later of the owners that are there once the wait for others is over."""
         everyone = set(range(len(self._terms.names)))
         if self._step == 0 and self._next == 0 and self._ready.keys() != everyone:
             return []
         awaited = everyone - self._bench.spent - self._away - self._ready.keys()
-        awaited = {one for one in awaited if self._bench.free(one, self._step + 1)}
+        awaited = {owner for owner in awaited if self._bench.free(owner, self._step + 1)}
         members = self._willing()
         if len(members) < self._terms.quorum or self._next > self._terms.attempts:
             return []
         if awaited and not self._overdue():
             return []
-        roll = Roll(self._step + 1, self._next, tuple(members), tuple(self._ready[one] for one in members))
+        ready = tuple(self._ready[owner] for owner in members)
+        roll = Roll(self._step + 1, self._next, tuple(members), ready)
         named = label(self._terms.agreement, self._history, roll, len(self._terms.names))
         ticket, body = self._terms.ticket(roll.round, roll.attempt), self._terms.written(roll, named)
         self._away |= awaited
@@ -168,15 +170,15 @@ class MaskedAggregator(Adding):
         return self._ask()
 
     def _willing(self) -> list[int]:
-        """Who can be called, in order; those who are left out only where there are too few without them."""
+        """Owners that can be called, in order; left-out ones only where there are too few without them."""
         there = sorted(self._ready.keys() - self._bench.spent)
-        kept = [one for one in there if self._bench.free(one, self._step + 1)]
-        return kept if len(kept) >= self._terms.quorum else there
+        free = [owner for owner in there if self._bench.free(owner, self._step + 1)]
+        return free if len(free) >= self._terms.quorum else there
 
     def _added(self) -> list[Out]:
         assert self._open is not None
         roll = self._open.roll
-        parts = [np.frombuffer(self._values[one][LABEL:], "<u8") for one in roll.members]
+        parts = [np.frombuffer(self._values[owner][LABEL:], "<u8") for owner in roll.members]
         total = np.sum(parts, axis=0, dtype=np.uint64).astype("<u8")
         if not self._terms.fits(total.view("<i8")):
             self._note = f"round {roll.round}: {OUTSIDE}"
@@ -205,15 +207,15 @@ class MaskedAggregator(Adding):
 
     def _silent(self) -> list[int]:
         assert self._open is not None
-        return [one for one in self._open.roll.members if one not in self._values]
+        return [owner for owner in self._open.roll.members if owner not in self._values]
 
     def _overdue(self) -> bool:
         return self._now - self._since >= self._patience.wait
 
     def _ask(self) -> list[Out]:
         self._asked = self._now
-        return [] if self.done or self._open is None else [self._called(one) for one in self._silent()]
+        return [] if self.done or self._open is None else [self._called(owner) for owner in self._silent()]
 
-    def _called(self, one: int) -> Out:
+    def _called(self, owner: int) -> Out:
         assert self._open is not None
-        return Out(self._terms.names[one], Message(Kind.ROLL, self._open.ticket, 0, self._open.body))
+        return Out(self._terms.names[owner], Message(Kind.ROLL, self._open.ticket, 0, self._open.body))

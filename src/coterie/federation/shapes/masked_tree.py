@@ -54,12 +54,12 @@ class TreeOwner:
         self._attempt: Attempt | None = None
         self._early: tuple[int, Message] | None = None  # a roll that came before the sum that it follows
         self._next = 0  # the least attempt that this owner would call
-        self._aim = self._chain.tip  # the end of the chain that is being followed
+        self._aim = self._chain.tip  # the end of the chain that this owner follows
         self._began = self._quiet = self._asked = self._now = 0.0
         self._refused, self._note = 0, ""
 
     def start(self, now: float) -> list[Out]:
-        """Begin, or resume: whoever answered this owner's last roll says it again."""
+        """Begin, or resume, and ask members of this owner's last roll for their answers again."""
         self._now = self._began = self._quiet = self._asked = now
         stored = self._journal.get(_ROLL)
         if stored is not None:
@@ -71,7 +71,7 @@ class TreeOwner:
 
     @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A neighbour's word."""
+        """Take a neighbour's message."""
         self._now = now
         peer = self._index.get(sender)
         if peer is None or peer not in self._graph[self._own]:
@@ -79,7 +79,7 @@ class TreeOwner:
         return self._answer(peer, message) + self._go_on()
 
     def tick(self, now: float) -> list[Out]:
-        """Say that this owner is there, and ask again; go on without those who had their time."""
+        """Send a sign of life, ask again, and go on without owners that are overdue."""
         self._now = now
         outs = self._go_on()
         if now - self._asked < self._patience.retry:
@@ -140,7 +140,7 @@ class TreeOwner:
     # Where everybody stands.
 
     def _hail(self, peers: Iterable[int], step: int | None = None) -> list[Out]:
-        """I am there, and have come so far; who has more may tell me. `step`: as if that were all."""
+        """Send signs of life with the own step, so that peers send later sums. `step`: to claim in its place."""
         member = self._member
         step = member.step if step is None else step
         again = member.next_attempt(member.step + 1)
@@ -154,20 +154,20 @@ class TreeOwner:
             raise Refused("no such round")
         outs = []
         if self._crowd.hear(message.body[HISTORY:], self._now):
-            outs = self._hail(other for other in self._graph[self._own] if other != peer)
+            outs = self._hail(neighbour for neighbour in self._graph[self._own] if neighbour != peer)
         if step > own:
             return outs + self._hail([peer])
         if self._chain.history(step) not in (None, history):
-            return outs + self._sum(peer, step)  # its past is another one: the larger end counts
+            return outs + self._sum(peer, step)  # it has other sums: the larger end counts
         return outs if step == own else outs + self._sum(peer, step + 1)
 
     def _sum(self, peer: int, step: int) -> list[Out]:
-        said = self._chain.sum(step)
-        if said is None:
+        message = self._chain.sum(step)
+        if message is None:
             return [self._to(peer, Message(Kind.REFUSAL, step, 0, b"not there any more"))] if step else []
-        return [self._to(peer, said)]
+        return [self._to(peer, message)]
 
-    # A sum on its way down, or of somebody who has more.
+    # A sum on its way down, or from a neighbour that is ahead.
 
     def _summed(self, peer: int, message: Message) -> list[Out]:
         step, own = message.step, self._member.step
@@ -177,7 +177,7 @@ class TreeOwner:
         if not 1 <= step <= self._terms.rounds:
             raise Refused("no such round")
         if step > own + 1 or (step == own + 1 and before != self._member.history):
-            return self._hail([peer])  # first things first
+            return self._hail([peer])  # it needs the sums before that first
         if step <= own:
             wide = self._terms.wide
             after = extended(before, step, message.sub, body[:wide], body[wide:])
@@ -187,7 +187,7 @@ class TreeOwner:
             ):
                 return []
             if before != self._chain.history(step - 1):
-                return self._hail([peer], step - 1)  # they parted earlier
+                return self._hail([peer], step - 1)  # their chains differ from earlier on
             if not self._member.go_back(step - 1):
                 self._note = f"paused: {self._terms.names[peer]} has had other sums since before round {step}"
                 return []
@@ -196,7 +196,7 @@ class TreeOwner:
         return outs + (self._hail([peer]) if tip.step > self._member.step else [])
 
     def _absorbed(self, step: int, attempt: int, body: bytes, source: int) -> list[Out]:
-        """Take a sum in, and hand it on: along the tree, and to neighbours that were not in it."""
+        """Take a sum in, and pass it on: along the tree, and to neighbours outside the tree."""
         self._chain.take(step, attempt, body, self._terms.names[source])
         members, _ = self._terms.total(body)
         to = [peer for peer in self._graph[self._own] if peer not in members]
@@ -232,34 +232,34 @@ class TreeOwner:
         try:
             own = self._member.answer(message.step, roll, named)
         except Declined as why:
-            guilty = () if str(why) in (LATER, OTHER) else (self._own,)  # who answered another root is none
+            guilty = () if str(why) in (LATER, OTHER) else (self._own,)  # not if it answered another root
             return [self._objection(peer, message.step, guilty, str(why))]
         self._attempt = Attempt(message.step, roll, named, message.sub, tree, message.body, own, self._now)
         self._quiet = self._now
         return self._call() + self._up()
 
     def _call(self) -> list[Out]:
-        """The roll, to children who have not answered."""
+        """Send the roll to children that have not answered."""
         attempt = self._attempt
         if attempt is None or self.done:
             return []
-        said = Message(Kind.ROLL, attempt.ticket, attempt.root, attempt.body)
-        return [self._to(child, said) for child in attempt.silent(self._own)]
+        message = Message(Kind.ROLL, attempt.ticket, attempt.root, attempt.body)
+        return [self._to(child, message) for child in attempt.silent(self._own)]
 
     def _up(self) -> list[Out]:
-        """What came of those below, once they all answered."""
+        """Send the parent the sum of the own message and the children's, once all have answered."""
         attempt = self._attempt
         assert attempt is not None
         if attempt.silent(self._own) or attempt.root == self._own:
             return []
         # Not 0, which is an owner's own release to its witnesses.
-        said = Message(Kind.VALUE, attempt.ticket, 1 + attempt.root, attempt.label + attempt.added())
-        return [self._to(attempt.tree.parent[self._own], said)]
+        message = Message(Kind.VALUE, attempt.ticket, 1 + attempt.root, attempt.label + attempt.added())
+        return [self._to(attempt.tree.parent[self._own], message)]
 
     def _told(self, peer: int, message: Message) -> list[Out]:
         attempt = self._attempt
         if attempt is None or (message.step, message.sub) != (attempt.ticket, 1 + attempt.root):
-            return []  # of an attempt that is void: worth nothing to anybody
+            return []  # an answer to a void attempt, which is useless
         if peer not in attempt.tree.children[self._own]:
             raise Refused("not a child in the tree")
         if len(message.body) != LABEL + 8 * self._terms.count or message.body[:LABEL] != attempt.label:
@@ -269,7 +269,7 @@ class TreeOwner:
         return self._up()
 
     def _objection(self, peer: int, ticket: int, guilty: Collection[int], why: str) -> Out:
-        """With the next attempt that could be answered, above 0, which is about a sum."""
+        """A refusal with the next attempt that could be answered, which is above 0: 0 is about a sum."""
         again = 1 + self._member.next_attempt(self._terms.place(ticket)[0])
         body = bitmap(tuple(guilty), len(self._graph)) + why.encode()[:200]
         return self._to(peer, Message(Kind.REFUSAL, ticket, again, body))
@@ -294,7 +294,7 @@ class TreeOwner:
     # The root's part.
 
     def _go_on(self) -> list[Out]:
-        """Add up, give up, name the silent, or call a roll, whatever is due."""
+        """Add up, void the attempt, name silent owners, or call a roll, whichever is due."""
         attempt = self._attempt
         if self.done:
             return []
@@ -316,12 +316,12 @@ class TreeOwner:
         return outs + self._begin()
 
     def _overdue(self, attempt: Attempt) -> bool:
-        """Those above wait a little longer than those below, who know better who is silent."""
+        """Whether the attempt took too long. Owners higher up wait longer: those below know better who is silent."""
         more = 2 * self._patience.retry * (attempt.tree.height[self._own] - 1)
         return self._now - attempt.since >= self._patience.wait + more
 
     def _void(self, guilty: Collection[int], spent: bool = False) -> None:
-        """Another attempt, at first without those who did not answer this one."""
+        """Begin another attempt, at first without owners that did not answer this one."""
         assert self._attempt is not None
         self._caller.blame(guilty, self._now, spent)
         self._next = max(self._next, self._attempt.roll.attempt + 1)
@@ -337,14 +337,14 @@ class TreeOwner:
         return self._absorbed(attempt.roll.round, attempt.roll.attempt, body, self._own) + self._go_on()
 
     def _begin(self) -> list[Out]:
-        """Call a roll, where that is this owner's part and the time has come."""
+        """Call a roll, where this owner is root and it is due."""
         member, here = self._member, self._crowd.present(self._now)
         attempt = self._attempt
         if attempt is not None and attempt.root not in here:
             attempt = None
         if attempt is not None and self._now - self._quiet < self._patience.wait:
             return []
-        # A run begins when all have come; who came back looks around first.
+        # A run begins when all have come; after a restart, an owner first learns who is there.
         if len(here) + 1 < len(self._graph):
             first = member.step == 0 and max(self._next, member.next_attempt(1)) == 0
             if first or self._now - self._began < self._patience.wait:
@@ -359,7 +359,7 @@ class TreeOwner:
         return self._call()
 
     def _open(self, ticket: int, roll: Roll, named: bytes, again: bool = False) -> None:
-        """Take a roll of this owner's own up. It and the owner's message are on the disk before anybody hears of it."""
+        """Open the own roll. It and the own message are on the disk before anybody hears of it."""
         body = self._terms.written(roll, named)
         if not again:
             self._journal.put({_ROLL: ticket.to_bytes(8) + body})

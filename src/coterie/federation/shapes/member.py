@@ -26,7 +26,7 @@ LATER, OTHER = "a later attempt was answered already", "answered under another r
 
 
 class Declined(Exception):
-    """A roll that is not answered, and why; nothing was charged for it."""
+    """Why a roll is not answered; nothing was charged for it."""
 
 
 class Member:
@@ -47,8 +47,8 @@ class Member:
         process: bytes,
         kept: int = 1,
     ) -> None:
-        """`process`: random, drawn anew at every start; it enters every label. `kept`: states that are kept, of which
-        all but the last are there to go back to."""
+        """`process`: random, drawn anew at every start; it enters every label. `kept`: how many states
+        are kept, so that it can go back by one less."""
         self.terms, self.journal, self.owner, self.process = terms, outlet.journal, owner, process
         self._side, self._outlet, self._masks, self._kept = side, outlet, masks, kept
         self.spent = ""  # why nothing is released any more
@@ -67,7 +67,7 @@ class Member:
         return self._side.model(self.public)
 
     def answer(self, ticket: int, roll: Roll, named: bytes) -> bytes:
-        """The message for a roll, new or said before, behind its label; Declined where there is none to be had."""
+        """The message for a roll, new or said before, behind its label; Declined where there is none."""
         stored = self._outlet.stored(ticket)
         if stored is None:
             why = self._objection(roll, named)
@@ -79,12 +79,12 @@ class Member:
         return stored
 
     def next_attempt(self, round: int) -> int:
-        """The first attempt of the round above all that were charged, sent or not."""
-        places = map(self.terms.place, self._outlet.steps)  # a table's step is no ticket: of no such round
+        """The first attempt of the round after all charged ones, whether or not they were sent."""
+        places = map(self.terms.place, self._outlet.steps)  # a table's step is no ticket, and in no round
         return max((attempt + 1 for which, attempt in places if which == round), default=0)
 
     def label(self, roll: Roll) -> bytes:
-        """What the masks of this roll are bound to, after this owner's history."""
+        """The label to which the masks of this roll are bound, given this owner's history."""
         return self._masks.label(self.history, roll)
 
     def _objection(self, roll: Roll, named: bytes) -> str:
@@ -105,7 +105,7 @@ class Member:
         return SPENT if self.spent else ""
 
     def _release(self, ticket: int, roll: Roll, named: bytes) -> bytes:
-        """A new message under the masks of this roll. What is written down is masked; the numbers are kept nowhere."""
+        """A new message under the masks of this roll. Only the masked message is stored, never the numbers."""
         turn = self._outlet.turns()
         message, _ = self._side.emit(State(self.public, ()), roll.round, turn, roll.attempt)
         numbers = np.concatenate([np.ravel(leaf) for leaf in _leaves(message)]).astype(np.int64)
@@ -119,7 +119,7 @@ class Member:
     def take(
         self, round: int, attempt: int, body: bytes, source: str, beside: Mapping[str, bytes] | None = None
     ) -> None:
-        """Go on with the sum of the next round; Refused where it can be none. `beside` is written down with it."""
+        """Take the sum of the next round in; Refused where it is no valid sum. `beside` is written down with it."""
         assert round == self.step + 1
         members, total = self.terms.total(body)
         mixed = exchange.shaped(self.terms.scaled(members, total), self._side.layout)
@@ -133,7 +133,7 @@ class Member:
         self.step, self.history, self.public, self._farthest = round, history, public, round
 
     def go_back(self, step: int) -> bool:
-        """Be where the owner was after this round, if that is still known; the next sum makes it last."""
+        """Return to the state after this round, if it is kept; the next sum makes that permanent."""
         stored = self.journal.get(numbered(_STATE, step))
         if stored is None and step:
             return False

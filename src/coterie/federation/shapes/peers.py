@@ -18,17 +18,17 @@ _ASKING, _DONE = 1, 2
 
 
 class PeerClaim(NamedTuple):
-    """What an ANNOUNCE says: I hold this register, have promised this epoch, and (done) know that it is final."""
+    """The content of an ANNOUNCE: the register held, the epoch promised, and (done) whether it is final."""
 
     step: int
     epoch: int
     promised: int
     digest: bytes  # of the register
     done: bool
-    asking: bool = False  # please tell me the same of you
+    asking: bool = False  # asks the peer for its own
 
     def body(self) -> bytes:
-        """What travels beside step and epoch."""
+        """The claim as a frame's body, without step and epoch."""
         return _BODY.pack(self.promised, _ASKING * self.asking + _DONE * self.done, self.digest)
 
 
@@ -55,24 +55,24 @@ class Peers:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """Everyone but me."""
+        """All owners but this one."""
         return tuple(owner for owner in range(self._owners) if owner != self._me)
 
     def heard(self, peer: int, now: float) -> None:
-        """Something came from it, whatever it was."""
+        """Note that a message of the peer came."""
         if not self.fresh(peer, now):
             self._since[peer] = now
         self._heard[peer] = now
         self._met.add(peer)
 
     def claimed(self, peer: int, claim: PeerClaim, now: float) -> None:
-        """It announced itself. Promises only grow, so an announcement that was overtaken changes nothing."""
+        """Take a peer's announcement. Promises only grow, so one that arrives late changes nothing."""
         known = self._claims.get(peer)
         if known is None or _rank(claim) >= _rank(known[1]):
             self._claims[peer] = (now, claim)
 
     def awoke(self, now: float) -> None:
-        """This process stood still: silence meanwhile was its own, and what it heard before is old."""
+        """Note that this process stood still: peers were not silent meanwhile, and what it heard before is old."""
         self._heard = dict.fromkeys(self.others, now)
 
     def claim(self, peer: int) -> PeerClaim | None:
@@ -81,33 +81,33 @@ class Peers:
         return None if known is None else known[1]
 
     def fresh(self, peer: int, now: float) -> bool:
-        """Heard of lately: what is handed to it should arrive."""
+        """Whether a peer was heard lately, so that a register handed to it should arrive."""
         return peer in self._met and now - self._heard[peer] <= self._patience.wait / 2
 
     def absent(self, peer: int, now: float) -> bool:
-        """Silent for as long as was agreed: its turn may be passed over."""
+        """Whether a peer was silent for the agreed time, so that its turn may be passed over."""
         return now - self._heard[peer] > self._patience.wait
 
     def reached(self, now: float) -> int:
-        """How many owners are not absent, with me."""
+        """How many owners are not absent, this one included."""
         return 1 + sum(not self.absent(peer, now) for peer in self.others)
 
     def too_few(self, here: int) -> str:
-        """Why nothing goes on here."""
+        """The words for a status that waits for a majority."""
         return f"paused: {here} of {self._owners} owners are heard of, {self.majority} are needed"
 
     def following(self, epoch: int, now: float) -> int:
-        """How many owners, with me, said lately that they promised no later epoch."""
+        """How many owners, this one included, said lately that they promised no later epoch."""
         recent = (claim for time, claim in self._claims.values() if now - time <= self._patience.wait)
         return 1 + sum(claim.promised <= epoch for claim in recent)
 
     def promised(self, own: int) -> int:
-        """The highest epoch that a majority has promised, by their own word and mine."""
+        """The highest epoch that a majority has promised, by their claims and `own`."""
         known = sorted((own, *(claim.promised for _, claim in self._claims.values())), reverse=True)
         return known[self.majority - 1] if len(known) >= self.majority else 0
 
     def holding(self, step: int, epoch: int, digest: bytes) -> int:
-        """How many others hold this very register, in this epoch or for good."""
+        """How many others hold this same register, in this epoch or as the final one."""
         return sum(
             (claim.step, claim.digest) == (step, digest) and (claim.epoch == epoch or claim.done)
             for _, claim in self._claims.values()
@@ -120,9 +120,9 @@ class Peers:
         return holders >= self.majority or (known and holders + 1 >= self.majority)
 
     def holders(self, step: int) -> list[tuple[int, int]]:
-        """Who holds the register after this step, and of which epoch; those who were heard last first."""
-        found = [(time, peer, claim) for peer, (time, claim) in self._claims.items() if claim.step == step]
-        return [(peer, claim.epoch) for _, peer, claim in sorted(found, key=lambda one: -one[0])]
+        """Peers that hold the register after this step, and its epoch; the latest heard first."""
+        heard = [(time, peer, claim) for peer, (time, claim) in self._claims.items() if claim.step == step]
+        return [(peer, claim.epoch) for _, peer, claim in sorted(heard, key=lambda holder: -holder[0])]
 
     def plausible(self, peer: int, step: int, epoch: int, own: int | None, now: float) -> bool:
         """Whether `peer` can hold the register after `step`: all steps on the way there are its own, or missed.
@@ -132,14 +132,15 @@ class Peers:
         """
         if epoch and epoch % self._owners == peer:
             return True
-        known = [one.step for who, (_, one) in self._claims.items() if who != peer and one.epoch == epoch]
+        others = (claim for holder, (_, claim) in self._claims.items() if holder != peer)
+        known = [claim.step for claim in others if claim.epoch == epoch]
         start = max(known + ([] if own is None else [own]), default=None)
         if start is None:
             return False
         return not any(self._present(owner, now) for owner in self._schedule[start:step] if owner != peer)
 
     def _present(self, owner: int, now: float) -> bool:
-        """Here, and not only since a moment ago: nobody can have passed it over."""
+        """Whether an owner has been present for long enough that nobody can have passed it over."""
         if owner == self._me:
             return False
         return self.fresh(owner, now) and now - self._since[owner] > self._patience.wait / 2

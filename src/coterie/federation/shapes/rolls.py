@@ -1,6 +1,6 @@
 """What all parties know of masked sums: tickets, rolls and sums as frames carry them, checked before they are used.
 
-Whoever calls rolls, the aggregator or the root of a tree, also keeps a `Bench`: whom it leaves out, and how long.
+Whoever calls rolls, the aggregator or the root of a tree, also keeps a `Bench`: the owners left out, and for how long.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class SumTerms:
     rounds: int
     spare: int  # attempts that may be void
     quorum: int  # the fewest owners of a sum that an owner answers for: its charge relies on them
-    degree: int  # of the graph of masks; 0: complete
+    degree: int  # of the graph of masks; 0: complete graph
     weights: np.ndarray  # (owners,) of everybody's records in the sum
-    limit: float  # no number of a sum is farther from zero
+    limit: float  # the largest absolute value of a sum's numbers
     count: int  # numbers of a message
     agreement: bytes
 
     @property
     def attempts(self) -> int:
-        """The largest number of an attempt."""
+        """The highest number that an attempt can have."""
         return self.rounds + self.spare
 
     @property
@@ -53,7 +53,7 @@ class SumTerms:
         return LABEL + self.wide + max(8 * self.count, PROCESS * len(self.names))
 
     def ticket(self, round: int, attempt: int) -> int:
-        """The number of a release: they grow with rounds, and with attempts of a round."""
+        """The number of a release; tickets grow with rounds, and with the attempts of a round."""
         return (round - 1) * (self.attempts + 1) + attempt + 1
 
     def place(self, ticket: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class SumTerms:
         return label + bitmap(roll.members, len(self.names)) + b"".join(roll.processes)
 
     def read(self, ticket: int, body: bytes) -> tuple[Roll, bytes]:
-        """The roll of a frame; Refused where it can be none."""
+        """The roll of a frame, and its label; Refused where it is not valid."""
         wide = self.wide
         members = members_of(body[LABEL : LABEL + wide], len(self.names))
         rest = body[LABEL + wide :]
@@ -93,22 +93,22 @@ class SumTerms:
         return bool(np.all(total >= -self.limit) and np.all(total <= self.limit))
 
     def scaled(self, members: Sequence[int], total: np.ndarray) -> np.ndarray:
-        """The sum, as if everybody had been there."""
+        """The sum, scaled up to the weight of all owners."""
         part = self.weights[list(members)].sum() / self.weights.sum()
         real = total.astype(np.float64)
         return (real if len(members) == len(self.names) else real / part).astype(np.float32)
 
 
 class Bench:
-    """Whom the one who calls rolls leaves out. Nothing of it outlives the process."""
+    """The owners that are left out of rolls. Kept in memory only."""
 
     def __init__(self) -> None:
-        self.spent: set[int] = set()  # release nothing any more
+        self.spent: set[int] = set()  # owners that release nothing any more
         self._voids: dict[int, int] = {}  # attempts that an owner made void
         self._until: dict[int, int] = {}  # the round before which an owner is left out
 
     def blame(self, owners: Iterable[int], round: int) -> None:
-        """They made an attempt at this round void: the k-th time they are left out for 2^k rounds."""
+        """Leave out owners that made an attempt at this round void: the k-th time for 2^k rounds."""
         for owner in owners:
             self._voids[owner] = min(self._voids.get(owner, 0) + 1, _MOST_LEFT_OUT)
             self._until[owner] = round + 2 ** self._voids[owner]

@@ -44,30 +44,30 @@ class RoundsOwner:
         self._end = setting.rounds * self._gossip
         self._type = exchange.vector_type(side.layout)
         self._voice = Voice(side, outlet)
-        self._index = {setting.names[one]: one for one in self._view.peers}
-        self._peers = {one: Peer() for one in self._view.peers}
+        self._index = {setting.names[owner]: owner for owner in self._view.peers}
+        self._peers = {owner: Peer() for owner in self._view.peers}
         self._inbox: dict[int, dict[int, np.ndarray]] = {}
-        self._never: set[tuple[int, int]] = set()  # (place, owner) that its owner refuses to tell
+        self._never: set[tuple[int, int]] = set()  # (place, owner) of values that the owner refuses
         self._debts = Debts(self._journal.get(_DEBTS), self._view.peers)
         self._refused = 0
-        self._silent = False  # nothing to say any more, and no way to mix without
-        self._furthest = -1  # the highest place that anybody is known, or hoped, to have a value of
-        self._hoped: set[int] = set()  # places that were asked for ahead of their time
-        self._company = 0  # the place after the last one at which anybody was heard
+        self._silent = False  # no messages left, in a protocol that cannot mix without
+        self._furthest = -1  # the highest place of which a neighbour has, or probably has, a value
+        self._hoped: set[int] = set()  # places that were asked for early
+        self._company = 0  # the place after the last one at which a neighbour was heard
         self._opened = False  # whether this owner's value of the round is there
-        self._taken: Mapping[int, np.ndarray] = {}  # what the last step was made of, beside the own value
+        self._taken: Mapping[int, np.ndarray] = {}  # others' values in the last step
         self._spoilt = ""  # whose values were left out
         self._now = self._since = 0.0
         self._place, self._public = self._restored()
         self._own = self._x = self._before = np.zeros(0, self._type)
 
     def start(self, now: float) -> list[Out]:
-        """Begin, or resume: tell the value that neighbours may wait for, and ask for theirs."""
+        """Begin, or resume: send the value that neighbours may wait for, and ask for theirs."""
         self._now, self._since = now, now
         if self._place:
             self._furthest = self._place + AHEAD  # others are probably ahead: ask at once
-        said = self._place < self._end and self._voice.said(self._place // self._gossip + 1) is not None
-        outs = self._resume() if said else []
+        spoken = self._place < self._end and self._voice.said(self._place // self._gossip + 1) is not None
+        outs = self._resume() if spoken else []
         return outs + self._knock() + self._onward()
 
     @counting
@@ -77,18 +77,18 @@ class RoundsOwner:
         return self._answer(sender, message) + self._onward()
 
     def tick(self, now: float) -> list[Out]:
-        """Go on without those who had their time, and ask for what is missing."""
+        """Go on without overdue neighbours, and ask for missing values."""
         self._now = now
         return self._knock() + self._onward() + self._ask_debtors()
 
     def _knock(self) -> list[Out]:
-        """Before it speaks, ask for the next values: whoever is there learns that somebody came."""
+        """Ask for the next values before speaking, so that neighbours learn that this owner came."""
         if self._opened or self.done:
             return []
         coming = range(self._place, self._place + len(self._view.hops))
         place = next((place for place in coming if self._view.hop(place).hears), self._place)
         retry = self._setting.patience.retry
-        return [out for one in self._view.hop(place).hears for out in self._ask(one, [place], retry)]
+        return [out for owner in self._view.hop(place).hears for out in self._ask(owner, [place], retry)]
 
     @property
     def done(self) -> bool:
@@ -99,7 +99,7 @@ class RoundsOwner:
     def status(self) -> Status:
         """Where the owner stands."""
         names = self._setting.names
-        waiting = () if self.done else tuple(names[one] for one in self._missing())
+        waiting = () if self.done else tuple(names[owner] for owner in self._missing())
         return Status(self._place // self._gossip, self._setting.rounds, waiting, self._note(), self._refused)
 
     @property
@@ -129,11 +129,11 @@ class RoundsOwner:
             self._denied(source, place)
         self._peers[source].heard = self._now
         if not self._opened and not self.done:
-            return self._resume()  # somebody is there: now the own value is told to all
+            return self._resume()  # a neighbour is there: now send the own value to all
         return self._tell(place, source) if message.kind == Kind.WANT else []
 
     def _told(self, source: int, place: int, body: bytes) -> None:
-        """A value: for now, for soon, for long ago; or one that is known already."""
+        """Take a value: of this place, a later one or a missed one; a known value is ignored."""
         value = exchange.vector(body, self._side.layout, self._type)
         if place < self._place:
             self._late(source, place, value)
@@ -144,7 +144,7 @@ class RoundsOwner:
         peer = self._peers[source]
         if place > peer.newest:
             peer.newest, peer.absent = place, False
-        hope = AHEAD if place in self._hoped else 0  # there is probably more where it came from
+        hope = AHEAD if place in self._hoped else 0  # its sender probably has later ones
         self._furthest = max(self._furthest, place + hope)
 
     def _late(self, source: int, place: int, value: np.ndarray) -> None:
@@ -158,7 +158,7 @@ class RoundsOwner:
             self._debts.came(place, source, exchange.made_up(hop, balanced, own, source, value))
 
     def _denied(self, source: int, place: int) -> None:
-        """Its owner has forgotten the value, or will never have one."""
+        """Note that the value's owner has forgotten it, or will never have one."""
         self._peers[source].absent = True
         if place < self._place:
             if self._debts.open(place, source):
@@ -167,7 +167,7 @@ class RoundsOwner:
             self._never.add((place, source))
 
     def _tell(self, place: int, peer: int) -> list[Out]:
-        """The value that was asked for; the newest, as a sign of life, where it is still to be made."""
+        """Send the value that a peer asked for or, if there is none yet, the newest one as a sign of life."""
         if place > self._place and not self._silent:
             place = self._place
             if peer not in self._view.hop(place).tells:
@@ -200,35 +200,36 @@ class RoundsOwner:
 
     def _missing(self) -> list[int]:
         heard = self._inbox.get(self._place, {})
-        return [one for one in self._view.hop(self._place).hears if one not in heard]
+        return [owner for owner in self._view.hop(self._place).hears if owner not in heard]
 
     def _may_skip(self, missing: list[int]) -> bool:
         if self._place < self._view.joined or not (self._view.balanced or self._setting.debiased):
             return False
-        waiting = [one for one in missing if not self._given_up(one)]
+        waiting = [owner for owner in missing if not self._given_up(owner)]
         return not waiting and not self._alone() and not self._draining(missing)
 
     def _draining(self, missing: list[int]) -> list[int]:
-        """Of links of one direction, owners missed too often: what is sent to them does not come back, and with every
-        round less weight would be left among the others, until a step of the model outweighs the model."""
-        return [] if self._view.balanced else [one for one in missing if len(self._debts.of(one)) >= _BORNE]
+        """Over links of one direction, owners missed too often: weight sent to them does not come back, and the others
+        would be left with less in every round, until a step outweighs the model."""
+        most = np.inf if self._view.balanced else _BORNE
+        return [owner for owner in missing if len(self._debts.of(owner)) >= most]
 
-    def _given_up(self, one: int) -> bool:
-        peer, wait = self._peers[one], self._setting.patience.wait
-        if peer.absent or (self._place, one) in self._never:
+    def _given_up(self, owner: int) -> bool:
+        peer, wait = self._peers[owner], self._setting.patience.wait
+        if peer.absent or (self._place, owner) in self._never:
             return True
         grace = 2.0 if self._now - peer.heard < wait else 1.0  # it may itself wait for somebody
         return self._now - self._since >= grace * wait
 
     def _alone(self) -> bool:
-        """Whether nobody was heard for a whole turn, or since the start: to go on would be to train by itself."""
+        """Whether nobody was heard for a whole turn, or since the start: going on would be training alone."""
         if self._inbox.get(self._place) or any(place == self._place for place, _ in self._never):
             return False
         unheard = all(np.isinf(peer.heard) for peer in self._peers.values())
         return unheard or self._place - self._company >= len(self._view.hops) - 1
 
     def _holds(self) -> bool:
-        """Before the last step, what is owed gets one more wait: afterwards nothing can be made up."""
+        """Whether to wait once more for debts before the last step, after which nothing can be made up."""
         late = self._place == self._end - 1 and bool(self._debts.sources)
         return late and self._now - self._since < self._setting.patience.wait
 
@@ -238,13 +239,13 @@ class RoundsOwner:
         own = (self._x, self._before)
         new, unused = exchange.step(hop, self._view.balanced, *own, heard, self._side.layout)
         self._leave_out(unused, place)
-        for one in missing:
-            if (place, one) in self._never:
+        for owner in missing:
+            if (place, owner) in self._never:
                 self._debts.forgotten += 1
             else:
-                self._debts.add(place, one)
-                self._peers[one].absent = True
-        if heard or any(one == place for one, _ in self._never):
+                self._debts.add(place, owner)
+                self._peers[owner].absent = True
+        if heard or any(missed == place for missed, _ in self._never):
             self._company = place + 1
         self._leave(place)
         if self._place % self._gossip:
@@ -264,24 +265,24 @@ class RoundsOwner:
         if place % _TIDY == 0:
             self._journal.prune(_VALUE, place - WINDOW)
             self._voice.forget((place - WINDOW) // self._gossip)
-            for one, peer in self._peers.items():
-                peer.asked = {at: when for at, when in peer.asked.items() if self._debts.open(at, one)}
+            for owner, peer in self._peers.items():
+                peer.asked = {at: when for at, when in peer.asked.items() if self._debts.open(at, owner)}
 
     def _close_round(self, mixed: np.ndarray) -> None:
-        """Absorb, with what came late; state and debts reach the disk together, before the next release."""
+        """Absorb the round, with late values; state and debts reach the disk together, before the next release."""
         owed = bool(self._debts)
         mixed, unused = self._debts.settle(mixed, self._side.layout)
         self._leave_out(unused, self._place - 1)
         self._debts.expire(self._place - WINDOW)
         step, layout = self._place // self._gossip, self._side.layout
-        own, taken_in = (exchange.tree(one, layout, self._blame) for one in (self._own, mixed))
+        own, taken_in = (exchange.tree(vector, layout, self._blame) for vector in (self._own, mixed))
         public = self._side.absorb(self._public, own, taken_in, step)
         body = exchange.body_of(public, self._side.public_layout, self._blame)
         self._public = public
         self._journal.put(self._with_debts({_PUBLIC: step.to_bytes(8) + body}, owed))
 
     def _leave_out(self, unused: list[int], place: int) -> None:
-        """Values with which this owner's own would be none that others take."""
+        """Count values that were left out, as with them others would refuse the own value."""
         self._debts.forgotten += len(unused)
         self._refused += len(unused)
         if unused:
@@ -292,8 +293,8 @@ class RoundsOwner:
         """Whose value weighed most in the last step."""
         if not self._taken:
             return ""
-        one = exchange.heaviest(self._view.hop(self._place - 1), self._taken)
-        return f"of what it last took in, {self._setting.names[one]}'s value weighed most"
+        owner = exchange.heaviest(self._view.hop(self._place - 1), self._taken)
+        return f"of what it last took in, {self._setting.names[owner]}'s value weighed most"
 
     def _with_debts(self, entries: dict[str, bytes], changed: bool) -> dict[str, bytes]:
         return entries | {_DEBTS: self._debts.stored()} if changed else entries
@@ -314,41 +315,41 @@ class RoundsOwner:
     def _announce(self) -> list[Out]:
         step, sub = self._place // self._gossip + 1, self._place % self._gossip
         message = Message(Kind.VALUE, step, sub, self._x.tobytes())
-        return [Out(self._setting.names[one], message) for one in self._view.hop(self._place).tells]
+        return [Out(self._setting.names[owner], message) for owner in self._view.hop(self._place).tells]
 
     # Asking.
 
     def _ask_ahead(self) -> list[Out]:
-        """For values of this place, and of the next ones that others are known, or believed, to have."""
+        """Ask for values of this place, and of later ones that neighbours have or probably have."""
         patient = self._now - self._since < self._setting.patience.retry
         behind = self._furthest >= self._place + _BEHIND
         outs: list[Out] = []
         last = min(max(self._furthest, self._place) + 1, self._place + AHEAD, self._end)
         for place in range(self._place, last):
             heard = self._inbox.get(place, {})
-            for one in self._view.hop(place).hears:
-                due = behind or place <= self._peers[one].newest or (place == self._place and not patient)
-                if due and one not in heard:
-                    ahead = place > self._place  # asked for once: a false report of the future costs little
-                    outs += self._ask(one, [place], np.inf if ahead else self._setting.patience.retry)
+            for owner in self._view.hop(place).hears:
+                due = behind or place <= self._peers[owner].newest or (place == self._place and not patient)
+                if due and owner not in heard:
+                    ahead = place > self._place  # asked once: false reports of progress cost little
+                    outs += self._ask(owner, [place], np.inf if ahead else self._setting.patience.retry)
                     self._hoped.update([place] if ahead else [])
         return outs
 
     def _ask_debtors(self) -> list[Out]:
-        """For what is owed: what a neighbour is known to have, or its oldest debt as a probe."""
+        """Ask for missed values that a neighbour is known to have, or for the oldest one as a probe."""
         outs: list[Out] = []
-        for one in [] if self.done else self._debts.sources:
-            peer, places = self._peers[one], self._debts.of(one)
+        for owner in [] if self.done else self._debts.sources:
+            peer, places = self._peers[owner], self._debts.of(owner)
             wanted = [place for place in places if place <= peer.newest][:AHEAD] or places[:1]
             patience = self._setting.patience
             silent = self._now - peer.heard > patience.wait
-            outs += self._ask(one, wanted, patience.wait if silent else patience.retry)
+            outs += self._ask(owner, wanted, patience.wait if silent else patience.retry)
         return outs
 
-    def _ask(self, one: int, places: list[int], every: float) -> list[Out]:
-        wanted = self._peers[one].due(places, self._now, every)
+    def _ask(self, owner: int, places: list[int], every: float) -> list[Out]:
+        wanted = self._peers[owner].due(places, self._now, every)
         at = [divmod(place, self._gossip) for place in wanted]
-        return [Out(self._setting.names[one], Message(Kind.WANT, step + 1, sub)) for step, sub in at]
+        return [Out(self._setting.names[owner], Message(Kind.WANT, step + 1, sub)) for step, sub in at]
 
     # Over restarts.
 
@@ -360,10 +361,10 @@ class RoundsOwner:
         return int.from_bytes(stored[:8]) * self._gossip, public
 
     def _resume(self) -> list[Out]:
-        """Say this round's message, and go to the last gossip step of it whose value was written down."""
+        """Send this round's message, and go to its last gossip step whose value was written down."""
         first, self._since = self._place, self._now
         outs = self._open_round()
-        self._company = first  # nobody is known to be away yet
+        self._company = first  # no neighbour counts as away yet
         for place in range(first + self._gossip - 1, first, -1):
             before, x = self._value(place - 1), self._value(place)
             if before is not None and x is not None and not self._silent:

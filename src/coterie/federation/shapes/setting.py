@@ -1,4 +1,4 @@
-"""What an owner of rounds is told of the run, and what it knows of its neighbours."""
+"""What an owner of rounds knows of the run and of its neighbours."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from coterie.topologies.neighbourhood import Neighbourhood
 
 @dataclass
 class Peer:
-    """What is known of another owner. Nothing of it outlives the process."""
+    """What an owner knows of a neighbour. Kept in memory only."""
 
     heard: float = -np.inf  # when it last said anything
-    newest: int = -1  # highest place that it told a value of
+    newest: int = -1  # the highest place of its values so far
     absent: bool = False  # gone on without; until it tells something new
     asked: dict[int, float] = field(default_factory=dict)  # place -> when
 
     def due(self, places: Sequence[int], now: float, every: float) -> list[int]:
-        """Those of the places that it is time to ask for (again); noted as asked for."""
+        """The places that are due to be asked for (again); they are noted as asked for."""
         wanted = [place for place in places if now - self.asked.get(place, -np.inf) >= every]
         self.asked |= dict.fromkeys(wanted, now)
         return wanted
@@ -48,10 +48,10 @@ class Setting:
         return (message.step - 1) * gossip + message.sub
 
     def beyond(self, asked: Message) -> Message:
-        """What is said to who asks for a round after the last."""
+        """The answer to a peer that asks for a round after the last."""
         reason = f"round {asked.step}: the agreement has {self.rounds}"
         return Message(Kind.REFUSAL, asked.step, asked.sub, reason.encode())
 
     def called(self, owners: Sequence[int]) -> str:
         """Owners by name."""
-        return ", ".join(self.names[one] for one in owners)
+        return ", ".join(self.names[owner] for owner in owners)

@@ -17,7 +17,7 @@ class Asking(ABC):
     def __init__(self, rounds: int, patience: Patience) -> None:
         self._rounds, self._patience = rounds, patience
         self._asked, self._refused, self._note = 0.0, 0, ""
-        self._alone = True  # the aggregator was not heard since this process began: nothing new is released
+        self._alone = True  # until the aggregator is heard, nothing new is released
 
     def start(self, now: float) -> list[Out]:
         """Begin, or resume."""
@@ -26,7 +26,7 @@ class Asking(ABC):
 
     @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """What the aggregator says."""
+        """Take a message of the aggregator."""
         if sender != AGGREGATOR:
             raise Refused("not the aggregator")
         self._alone = False
@@ -75,7 +75,7 @@ class Asking(ABC):
 
 
 class Adding(ABC):
-    """The one who adds up: it hears owners, by their numbers, and goes on when it can."""
+    """An aggregator: it hears owners, by their numbers, and goes on when it can."""
 
     def __init__(self, names: Sequence[str], rounds: int, patience: Patience) -> None:
         self._names, self._rounds, self._patience = names, rounds, patience
@@ -84,7 +84,7 @@ class Adding(ABC):
 
     @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """What an owner says."""
+        """Take an owner's message."""
         self._now = now
         owner = self._index.get(sender)
         if owner is None:
@@ -92,7 +92,7 @@ class Adding(ABC):
         return self._answer(owner, message) + self._go_on()
 
     def tick(self, now: float) -> list[Out]:
-        """Go on without those who had their time; ask the others again."""
+        """Go on without overdue owners; ask the others again."""
         self._now = now
         outs = self._go_on()
         if self.done or now - self._asked < self._patience.retry:
@@ -105,7 +105,7 @@ class Adding(ABC):
         return self._step >= self._rounds
 
     def model(self) -> None:
-        """None: it has sums, and owners make models of them."""
+        """None: an aggregator has sums alone, of which owners make models."""
         return None
 
     @abstractmethod
@@ -119,5 +119,5 @@ class Adding(ABC):
 
 
 def refusal(peer: str, message: Message, reason: str) -> Out:
-    """What was asked is not to be had."""
+    """The answer that a peer cannot have what it asked for."""
     return Out(peer, Message(Kind.REFUSAL, message.step, message.sub, reason.encode()))

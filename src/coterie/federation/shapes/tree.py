@@ -24,14 +24,14 @@ class Tree(NamedTuple):
 
 
 def graph_of(links: Iterable[tuple[int, int]], owners: int) -> Graph:
-    """Of pairs that may talk, either way."""
+    """The graph of pairs that may talk, in either direction."""
     pairs = [(int(low), int(high)) for low, high in links]
     ends = [*pairs, *((high, low) for low, high in pairs)]
     return tuple(tuple(sorted({to for at, to in ends if at == owner})) for owner in range(owners))
 
 
 def spanning(graph: Graph, members: Set[int], root: int) -> Tree:
-    """The tree that everybody finds who knows members and root: neighbours in the agreement's order, nearest first."""
+    """The tree of members and root, the same for all: nearest first, neighbours in the agreement's order."""
     parent: dict[int, int] = {}
     order = [root]
     for owner in order:
@@ -47,9 +47,9 @@ def spanning(graph: Graph, members: Set[int], root: int) -> Tree:
 
 
 def distances(graph: Graph, root: int) -> dict[int, int]:
-    """Links to everybody whom this owner reaches."""
+    """How many links away each reachable owner is."""
     parent = spanning(graph, set(range(len(graph))), root).parent
-    found = {root: 0}
+    links = {root: 0}
     for owner, before in parent.items():
-        found[owner] = found[before] + 1
-    return found
+        links[owner] = links[before] + 1
+    return links

@@ -55,23 +55,23 @@ class Speaker:
         return self._outlet.stored(step)
 
     def based_on(self, step: int, basis: bytes) -> bool:
-        """Whether the last release was that of this step, computed from what has this hash."""
+        """Whether the last release is of this step, and was computed from the register with this hash."""
         return self._last is not None and (self._last.step, self._last.basis) == (step, basis)
 
     def say(self, query: PyTree, basis: bytes, step: int, turn: int) -> bytes:
-        """The message of this step; asked again, the same one. BudgetError, and nothing said, where none is left.
+        """The message of this step, the same one every time. BudgetError, with nothing released, where none is left.
 
         Guarantee: what is returned is what the ledger charged and stored; private state that has seen a record
         is never used again once a release that contains it was charged.
         """
-        found = self.said(step)
-        if found is not None:
-            return found
+        earlier = self.said(step)
+        if earlier is not None:
+            return earlier
         message, private = self._side.emit(self._private, query, step, turn)
-        body, _ = wire.fitted(message, self._side.layout)  # nobody would take anything else
+        body, _ = wire.fitted(message, self._side.layout)  # others accept nothing else
         after = _State(self.turns + 1, step, sha256(body).digest(), basis, wire.pack(private))
-        kept = {} if self._last is None else {_BEFORE: _packed(self._last)}
-        self._journal.put(kept | {_AFTER: _packed(after)})
+        before = {} if self._last is None else {_BEFORE: _packed(self._last)}
+        self._journal.put(before | {_AFTER: _packed(after)})
         released = self._outlet.release(step, turn, body)
         self._private, self._last = private, after
         return released
@@ -87,9 +87,9 @@ class Speaker:
         return None, self._side.start()
 
     def _belongs(self, state: _State) -> bool:
-        """Whether the ledger's last message is the one that the state has behind it."""
-        found = self._outlet.stored(state.step) if state.turns == self.turns else None
-        return found is not None and sha256(found).digest() == state.message
+        """Whether the state is the one after the ledger's last message."""
+        stored = self._outlet.stored(state.step) if state.turns == self.turns else None
+        return stored is not None and sha256(stored).digest() == state.message
 
 
 class Steps:
@@ -110,28 +110,28 @@ class Steps:
         self.spent = ""  # why this owner has nothing more to say
 
     def after(self, body: bytes, digest: bytes, step: int) -> bytes:
-        """The register after my step; unchanged where I have nothing to say.
+        """The register after the own step; unchanged where this owner has nothing to say.
 
         Guarantee: private records are read by `Speaker.say` alone, which charges what it returns. What is settled
         was computed from this very register: a release for a history that was left stays charged, and unused.
         """
         turn = self._schedule[: step - 1].count(self._owner)
         register = wire.unpack(body, self._register.layout)
-        said = self._speaker.said(step)
-        if said is None and turn < self._most:
+        packed = self._speaker.said(step)
+        if packed is None and turn < self._most:
             try:
                 query = self._register.ask(register, self._owner, step, turn)
-                said = self._speaker.say(query, digest, step, turn)
+                packed = self._speaker.say(query, digest, step, turn)
             except BudgetError as error:
                 self.spent = str(error)
-        if said is None or not self._speaker.based_on(step, digest):
+        if packed is None or not self._speaker.based_on(step, digest):
             return body
-        return self._settled(register, said, step, turn) or body
+        return self._settled(register, packed, step, turn) or body
 
-    def _settled(self, register: PyTree, said: bytes, step: int, turn: int) -> bytes | None:
-        """The register with my message; None where that is not finite, for nobody would take it."""
+    def _settled(self, register: PyTree, packed: bytes, step: int, turn: int) -> bytes | None:
+        """The register with the own message; None where it is not finite, as nobody would accept it."""
         try:
-            message = wire.unpack(said, self._side.layout)
+            message = wire.unpack(packed, self._side.layout)
             body = wire.pack(self._register.settle(register, message, self._owner, step, turn))
             wire.unpack(body, self._register.layout)
         except wire.Refused:

@@ -56,7 +56,7 @@ class Voice:
             return None
 
     def say(self, public: PyTree, step: int) -> bytes | None:
-        """As `release`; once the budget is spent, public values in its place. None where there are none to pass on.
+        """As `release`; once the budget is spent, public values in its place, or None where there are none.
 
         Guarantee: what is returned was charged, or is made of public values alone; either way it is on the disk.
         """
@@ -64,7 +64,7 @@ class Voice:
         return self._idle(public, step) if body is None else body
 
     def forget(self, below: int) -> None:
-        """Drop what was passed on without a release before this step; releases stay in the ledger."""
+        """Drop public values that were passed on before this step; releases stay in the ledger."""
         self._journal.prune(_IDLE, below)
 
     def _release(self, public: PyTree, step: int) -> bytes:
@@ -99,11 +99,11 @@ class Voice:
         """The private state after the last message that the ledger has, and after no other."""
         if not self._stateful:
             return self._side.start().private
-        last, pending, kept = self._last(), self._journal.get(_PENDING), self._journal.get(_PRIVATE)
+        last, pending, private = self._last(), self._journal.get(_PENDING), self._journal.get(_PRIVATE)
         if pending is not None and int.from_bytes(pending[:8]) == last:
             stored = self._outlet.stored(last)
             if stored is not None and hashlib.sha256(stored).digest() == pending[8:_HEAD]:
                 return wire.unpack(pending[_HEAD:], self._side.private_layout)
-        if kept is not None and int.from_bytes(kept[:8]) == last:
-            return wire.unpack(kept[8:], self._side.private_layout)
+        if private is not None and int.from_bytes(private[:8]) == last:
+            return wire.unpack(private[8:], self._side.private_layout)
         return self._side.start().private

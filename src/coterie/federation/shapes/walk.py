@@ -62,18 +62,18 @@ class Walker:
     ) -> None:
         self._register, self._names, self._me, self._patience = register, names, owner, patience
         self._indices = {name: index for index, name in enumerate(names) if index != owner}
-        self._schedule = [int(one) for one in np.asarray(program.schedule)]
+        self._schedule = [int(turn) for turn in np.asarray(program.schedule)]
         self._last = len(self._schedule)
         most = int(program.plan.releases[owner])
         self._steps = Steps(side, register, Speaker(side, outlet), self._schedule, owner, most)
         first = Role.MINE if self._schedule[0] == owner else Role.COPY
         self._shelf = Shelf(outlet.journal, Held(0, 0, 0, first, wire.pack(register.open())))
-        self._top = self._shelf.held.step  # the latest step that is known of in the promised epoch
+        self._top = self._shelf.held.step  # the latest known step of the promised epoch
         self._election = Election(len(names), owner, patience)
         self._peers = Peers(len(names), owner, self._schedule, patience, 0.0)
         self._clock = self._moved = 0.0
         self._asking = self._acked = False
-        self._due: dict[Any, float] = {}  # when what may be repeated
+        self._due: dict[Any, float] = {}  # message -> when it may be repeated
         self._refused, self._paused = 0, ""
         self._handlers: dict[Kind, Callable[[int, Message, float], list[Out]]] = {
             Kind.ANNOUNCE: self._on_announce,
@@ -89,7 +89,7 @@ class Walker:
         """Begin, or resume, and ask the others where they are."""
         self._peers = Peers(len(self._names), self._me, self._schedule, self._patience, now)
         self._clock = self._moved = now
-        self._asking = True  # everybody answers
+        self._asking = True  # asks all for an answer
         return self._beat(now) + self._advance(now)
 
     @counting
@@ -107,19 +107,19 @@ class Walker:
         return out + self._finish() + self._advance(now)
 
     def tick(self, now: float) -> list[Out]:
-        """Repeat what was not answered, pass over who is silent, open an epoch where nothing moves."""
+        """Repeat unanswered messages, pass over silent owners, open an epoch where nothing moves."""
         self._wake(now)
         out = self._beat(now) + self._fetch(now) + self._advance(now)
         return out + (self._propose(now) if self._election.proposal is None else self._press(now))
 
     @property
     def done(self) -> bool:
-        """Whether a majority holds the last register, and so do I."""
+        """Whether a majority, this owner included, holds the last register."""
         return self.held.role == Role.FINAL
 
     @property
     def status(self) -> Status:
-        """Where the walk stands, as far as is known here."""
+        """Where the walk stands, as far as this owner knows."""
         step, waiting = self.held.step, ()
         if step < self._last and self.held.role != Role.MINE:
             waiting = (self._names[self._schedule[max(step, self._top) % self._last]],)
@@ -128,15 +128,15 @@ class Walker:
 
     @property
     def held(self) -> Held:
-        """The register that I hold, and of which step and epoch it is: public."""
+        """The register that this owner holds, with its step and epoch: public."""
         return self._shelf.held
 
     def model(self) -> PyTree:
-        """The model that it stands for."""
+        """The model in the register."""
         return self._register.model(wire.unpack(self.held.body, self._register.layout))
 
     def _advance(self, now: float) -> list[Out]:
-        """Go on from the register as far as that is mine to decide; then tell everybody, and hand it to the next."""
+        """Take the steps that this owner may decide; then announce the register, and hand it to the next owner."""
         before, out = self.held.step, []
         while self._may_act(now) and self._step(now):
             pass
@@ -156,7 +156,7 @@ class Walker:
         return enough
 
     def _step(self, now: float) -> bool:
-        """One step on: speak, or pass over who is not here, or give the register away. False: nothing for now."""
+        """Take one step: speak, pass over an absent owner, or give the register away. False: nothing to do now."""
         held, following = self.held, self._schedule[self.held.step]
         if following == self._me:
             role = self._role_at(held.step + 1, now)
@@ -167,7 +167,7 @@ class Walker:
         return self._peers.fresh(following, now) and self._keep(role=Role.HANDED)
 
     def _role_at(self, step: int, now: float) -> Role:
-        """One write less: the register is given away in the same breath where the next owner is here."""
+        """The role after a step: HANDED at once if the next owner is present, which saves a write."""
         following = self._schedule[step] if step < self._last else self._me
         return Role.HANDED if following != self._me and self._peers.fresh(following, now) else Role.MINE
 
@@ -198,7 +198,7 @@ class Walker:
         return ack + (self._announce() if role == Role.COPY else [])
 
     def _acceptable(self, peer: int, message: Message, now: float) -> None:
-        """Refused unless the register is of the epoch that I promised, comes from who can have it, and is for me."""
+        """Refused unless the register is of the promised epoch, from an owner that can have it, and for this one."""
         held = self.held
         digest = sha256(message.body).digest()
         if message.step == self._last and self._peers.is_result(message.step, message.sub, digest):
@@ -252,11 +252,11 @@ class Walker:
         held = self.held
         own = held.step if held.epoch == epoch else None
         if own is not None and own < step and held.role == Role.MINE:
-            return False  # nobody but me can have gone on from here
+            return False  # no other owner can have gone on from here
         return self._peers.plausible(peer, step, epoch, own, now)
 
     def _follow(self, now: float) -> None:
-        """Promise what a majority has promised; my own right to go on in an earlier epoch ends with that."""
+        """Promise the epoch of a majority; the own right to go on in an earlier epoch ends with that."""
         promised = self._peers.promised(self.held.promised)
         if promised > self.held.promised and not self.done:
             self._election.overtaken(promised)
@@ -267,7 +267,7 @@ class Walker:
         self._top, self._moved = -1, now
 
     def _fetch(self, now: float) -> list[Out]:
-        """Ask for the last register, of one who has it."""
+        """Ask an owner that has the last register for it."""
         if self.held.step == self._last and self.held.epoch == self.held.promised:
             return []
         holders = self._peers.holders(self._last)
@@ -287,7 +287,7 @@ class Walker:
         return self._announce()
 
     def _on_want(self, peer: int, message: Message, now: float) -> list[Out]:
-        """The last register is for everyone; another one only for who opens the epoch that I promised."""
+        """Send the last register to anyone; another one only to the opener of the promised epoch."""
         held, name = self.held, self._names[peer]
         opener = held.promised > held.epoch and held.promised % len(self._names) == peer
         if (message.sub, message.step) != held.rank or not (opener or held.step == self._last):
@@ -330,7 +330,7 @@ class Walker:
         return [Out(self._names[peer], ask) for peer in self._peers.others if peer not in proposal.promises]
 
     def _resume(self, proposal: Proposal, now: float) -> list[Out]:
-        """Start from the best register: my own, or that of `source`, who is asked for it."""
+        """Start from the best register: the own one, or that of `source`, which is asked for it."""
         if proposal.source == self._me:
             return self._open(proposal, self.held.step, self.held.body, now)
         if proposal.source is None or not self._is_due(("pull", proposal.epoch), self._patience.retry, now):
@@ -363,7 +363,7 @@ class Walker:
         return self._press(now) if self._election.proposal is not None else []
 
     def _on_refusal(self, peer: int, message: Message, now: float) -> list[Out]:
-        """Propose a later epoch at once; but nobody can have me do so without end."""
+        """Propose a later epoch at once, but not without end at others' request."""
         useless = self._election.hint(message.sub, self.held.promised)
         if not useless or not self._is_due(("hint", peer), self._patience.wait, now):
             return []
@@ -371,7 +371,7 @@ class Walker:
         return self._begin(now)
 
     def _keep(self, **changes: Any) -> bool:
-        """Write down what I hold, and only then act on it."""
+        """Write changes of the register down before acting on them."""
         self._shelf.keep(**changes)
         self._acked = False
         self._due.pop("handover", None)
@@ -382,7 +382,7 @@ class Walker:
         self._election.moved()
 
     def _wake(self, now: float) -> None:
-        """Where this process stood still for long, the others' silence meanwhile means nothing."""
+        """If this process stood still for long, ignore the silence of others meanwhile."""
         if now - self._clock > self._patience.wait / 2:
             self._peers.awoke(now)
             self._moved, self._asking = now, True

@@ -7,11 +7,11 @@ import socket
 
 from coterie.errors import InputError
 
-_NOT_A_HOST = set("/#?;%@ ")  # what means something else to Zenoh, or is this machine's own name of a line
+_NOT_A_HOST = set("/#?;%@ ")  # separators of Zenoh's endpoints, and of IPv6 zones
 
 
 def checked(what: str, address: str) -> str:
-    """The address itself; InputError unless it is host:port."""
+    """The address; InputError unless it is host:port."""
     host, _, port = address.rpartition(":")
     good = port.isascii() and port.isdigit() and 0 < int(port) < 65_536
     if not good or not host or set(host) & _NOT_A_HOST or not _one_host(host):
@@ -23,18 +23,18 @@ def checked(what: str, address: str) -> str:
 
 
 def parts(address: str) -> tuple[str, int]:
-    """Host, without brackets, and port of an address that was checked."""
+    """Host, without brackets, and port of a checked address."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def numeric6(address: str) -> bool:
-    """Whether its host is a number of IPv6."""
+    """Whether the address's host is an IPv6 number."""
     return address.startswith("[")
 
 
 def resolves(address: str) -> bool:
-    """Whether the host of host:port is known. May take long."""
+    """Whether the host of host:port resolves. May take long."""
     try:
         socket.getaddrinfo(*parts(address), type=socket.SOCK_STREAM)
     except OSError:

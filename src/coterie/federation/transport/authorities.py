@@ -1,7 +1,7 @@
 """Several authorities: each party its own, at home, in place of one that the founder keeps.
 
-The agreement has the fingerprints of their certificates, and every party trusts all of them. That is more than it means
-to do, for Zenoh takes any name from any of them. So each party of such a network has a key of its own in the agreement
+The agreement has the fingerprints of their certificates, and every party trusts all of them. That alone would be too
+much, for Zenoh accepts any name from any of them. So each party of such a network has a key of its own in the agreement
 as well, and frames are sealed with these (`sealing.py`). What one party's authority certifies under another's name
 gets a connection and nothing else: nothing that it says is taken, and it can read nothing. A party renews its
 certificate itself, and nobody else can.
@@ -26,7 +26,7 @@ FOLDER = "authorities"  # in the founder's: NAME.pem, public
 
 
 def make(folder: Path, name: str, host: str, public: object) -> bytes:
-    """A party's own authority, and its certificate for being dialled at `host`; what the founder needs of it."""
+    """Make a party's own authority, and its certificate for `host`; return what the founder needs of it."""
     authority = trust.create_authority(folder / AT_HOME)
     try:
         trust.issue(folder / AT_HOME, name, [host], folder, public)
@@ -38,21 +38,25 @@ def make(folder: Path, name: str, host: str, public: object) -> bytes:
 
 def of_requests(asked: Mapping[str, Path]) -> dict[str, x509.Certificate]:
     """The authorities that came with requests, by their party; InputError where one cannot be an authority."""
-    return {name: found for name, path in asked.items() if (found := _of_request(path, name)) is not None}
+    return {
+        name: certificate
+        for name, path in asked.items()
+        if (certificate := _of_request(path, name)) is not None
+    }
 
 
-def fingerprints(found: Mapping[str, x509.Certificate]) -> dict[str, str]:
-    """As the agreement has them."""
-    return {name: _fingerprint(one) for name, one in found.items()}
+def fingerprints(authorities: Mapping[str, x509.Certificate]) -> dict[str, str]:
+    """Their fingerprints, as the agreement has them."""
+    return {name: _fingerprint(certificate) for name, certificate in authorities.items()}
 
 
-def keep(folder: Path, found: Mapping[str, x509.Certificate]) -> None:
-    """The founder's copies."""
+def keep(folder: Path, authorities: Mapping[str, x509.Certificate]) -> None:
+    """Write the founder's copies."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     (folder / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, one in found.items():
-        keeping.replace(folder / FOLDER / f"{name}.pem", one.public_bytes(Encoding.PEM))
+    for name, certificate in authorities.items():
+        keeping.replace(folder / FOLDER / f"{name}.pem", certificate.public_bytes(Encoding.PEM))
 
 
 def bundle(folder: Path, parties: Sequence[str]) -> bytes:
@@ -61,7 +65,7 @@ def bundle(folder: Path, parties: Sequence[str]) -> bytes:
 
 
 def refuse_mixed(authorities: Mapping[str, str], parties: Sequence[str], router: str | None) -> None:
-    """InputError where some parties are their own authority and others are not: those could be spoken for."""
+    """InputError where some parties are their own authority and others are not, as those could be impersonated."""
     missing = [name for name in parties if name not in authorities]
     if authorities and missing:
         raise InputError(
@@ -75,9 +79,9 @@ def refuse_mixed(authorities: Mapping[str, str], parties: Sequence[str], router:
 
 
 def refuse_others(identity: trust.Identity, authorities: Mapping[str, str]) -> None:
-    """InputError unless the party trusts exactly those that were agreed on, and its own one signed its certificate."""
-    found = {_fingerprint(one) for one in trust.certificates(identity.authority)}
-    if found != set(authorities.values()):
+    """InputError unless the party trusts exactly the agreed authorities, and its own signed its certificate."""
+    trusted = {_fingerprint(certificate) for certificate in trust.certificates(identity.authority)}
+    if trusted != set(authorities.values()):
         raise InputError(
             f"{identity.authority}: has other authorities than the agreement. Ask the founder for both again."
         )
@@ -89,7 +93,7 @@ def refuse_others(identity: trust.Identity, authorities: Mapping[str, str]) -> N
 
 
 def renew(folder: Path, name: str) -> dt.datetime:
-    """A new certificate of a party by its own authority, at home; when it ends. Nobody else needs to know."""
+    """Renew a party's certificate by its own authority; return when it ends. Nobody else needs to know."""
     if not (folder / AT_HOME / trust.AUTHORITY_KEY).exists():
         raise InputError(
             f"{folder / AT_HOME}: is no authority of this party's own. The founder renews its certificate: coterie "
@@ -105,15 +109,15 @@ def _of_request(path: Path, name: str) -> x509.Certificate | None:
 
     if b"BEGIN CERTIFICATE-" not in path.read_bytes():
         return None
-    (found, *more) = trust.certificates(path)
+    (authority, *more) = trust.certificates(path)
     try:
-        found.verify_directly_issued_by(found)
-        limits = found.extensions.get_extension_for_class(x509.BasicConstraints).value
+        authority.verify_directly_issued_by(authority)
+        limits = authority.extensions.get_extension_for_class(x509.BasicConstraints).value
     except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
         limits = None
-    if more or limits is None or not limits.ca or found.not_valid_after_utc <= dt.datetime.now(dt.UTC):
+    if more or limits is None or not limits.ca or authority.not_valid_after_utc <= dt.datetime.now(dt.UTC):
         raise InputError(f"request={str(path)!r}: has no authority that is one. Ask {name} for it again.")
-    return found
+    return authority
 
 
 def _fingerprint(certificate: x509.Certificate) -> str:

@@ -1,9 +1,9 @@
-"""Who was turned away at the door: counts of what Zenoh refuses before a party hears of it.
+"""Counts of connections and messages that Zenoh refuses before a party hears of them.
 
 A peer without an acceptable certificate gets no connection, and a message under another's key does not pass access
 control. Zenoh tells neither to the program, only to its log, which it writes to the process's standard output. So
 that output is led through a pipe, where these lines are counted and none is shown; what Python prints goes where it
-went before. For the process of a node, which is all one party's own; not for a program that embeds a party.
+went before. Only for a node, whose process is one party's own; not for a program that embeds a party.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 STRANGER = "a stranger"  # on the network: no certificate says who
-SOMEBODY = "a party of this network"  # its certificate is good; Zenoh's line does not say whose it is
+SOMEBODY = "a party of this network"  # its certificate is valid; Zenoh's line does not say whose it is
 DENIED = "not in this agreement: it follows another one, was revoked, or used another's name"
-LAPSED = "a party whose certificate has ended"  # where nobody's known one ended then
+LAPSED = "a party whose certificate has ended"  # where no known certificate ended then
 _LEVELS = (
     "off",
     "zenoh_link_tls=warn",  # a connection that failed
@@ -34,9 +34,9 @@ _NOBODY: Mapping[int, str] = {}
 
 @contextmanager
 def watched(refuse: Callable[[str, str], None], ends: Mapping[int, str] = _NOBODY) -> Iterator[None]:
-    """Tell `refuse` (who, reason) about everything that is turned away, from a thread of its own.
+    """Call `refuse` (who, reason) for everything that is refused, in a thread of its own.
 
-    `ends`: whose certificate ends at which second. That is all that a refused one shows of itself.
+    `ends`: the second at which each certificate ends, by which alone a refused one can be recognised.
     """
     import zenoh
 
@@ -63,12 +63,12 @@ def reason_of(line: bytes, ends: Mapping[int, str] = _NOBODY) -> tuple[str, str]
     """Who was refused and why, from a line of Zenoh's log; None where it is about something else."""
     line = _COLOUR.sub(b"", line)
     if b"Msg intercepted!" in line:
-        # What this party's own rules keep it from sending is no refusal: only the threads that receive count.
+        # Only receiving threads count: what this party's own rules keep it from sending is no refusal.
         return (SOMEBODY, DENIED) if re.search(rb"\brx-\d+ ", line) else None
-    found = _CONNECTION.search(line)
-    if found is None:
+    match = _CONNECTION.search(line)
+    if match is None:
         return None
-    text = found[1].decode("utf-8", "replace").partition(". Hint")[0]
+    text = match[1].decode("utf-8", "replace").partition(". Hint")[0]
     if ended := _ENDED.search(text):
         second = int(ended[1])
         when = datetime.fromtimestamp(second, UTC)
@@ -81,6 +81,6 @@ def reason_of(line: bytes, ends: Mapping[int, str] = _NOBODY) -> tuple[str, str]
 def _count(read: int, refuse: Callable[[str, str], None], ends: Mapping[int, str]) -> None:
     with os.fdopen(read, "rb") as lines:
         for line in lines:
-            found = reason_of(line, ends)
-            if found is not None:
-                refuse(*found)
+            refusal = reason_of(line, ends)
+            if refusal is not None:
+                refuse(*refusal)

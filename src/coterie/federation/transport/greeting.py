@@ -11,7 +11,7 @@ import coterie
 from coterie.federation.transport.wire import Kind, Message
 
 _MILLI = 1_000
-APART = 60.0  # seconds between two clocks that are worth a word
+APART = 60.0  # seconds between two clocks that are reported
 
 
 def hello(agreement: bytes, now: float, *, answer: bool = False) -> Message:
@@ -31,15 +31,15 @@ def version(message: Message) -> str | None:
 
 
 def differs(name: str, message: Message) -> str | None:
-    """That a peer answered with another version than this one, in words; None: it did not."""
-    other, own = version(message), ".".join(str(_code(coterie.__version__) >> at & 255) for at in (16, 8, 0))
-    if other in (None, own):
+    """The words for a peer of another version; None where it has this one or says none."""
+    theirs, own = version(message), ".".join(str(_code(coterie.__version__) >> at & 255) for at in (16, 8, 0))
+    if theirs in (None, own):
         return None
-    return f"{name} runs coterie {other}, this is {own}: they understand each other, but update the older one soon"
+    return f"{name} runs coterie {theirs}, this is {own}: they understand each other, but update the older one soon"
 
 
 def _code(words: str) -> int:
-    """A version in 24 bits: what comes after the third number is left out."""
+    """A version in 24 bits: its first three numbers."""
     first = [int(part) if part.isdigit() else 0 for part in words.split(".")[:3]]
     major, minor, patch = (min(part, 255) for part in (*first, 0, 0, 0)[:3])
     return major << 16 | minor << 8 | patch

@@ -1,7 +1,7 @@
-"""What has arrived and waits for the party's one thread: bounded for each sender, and fair among them.
+"""Frames that wait for the party's one thread: bounded for each sender, and fair among them.
 
-The transport's threads put, the party's thread takes. A sender that fills its own share loses what comes on top of
-it, which is counted; the others' shares are not touched, and their messages wait behind at most one of its.
+The transport's threads put, the party's thread takes. A sender that fills its own share loses further frames, which
+are counted; the others' shares are not touched, and their frames wait behind at most one of its.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import monotonic
 
 
 class Inbox:
-    """Shares of `count` frames and `size` bytes for each of `senders`, and no place for anybody else."""
+    """A share of `count` frames and `size` bytes for each of `senders`; frames of others are dropped."""
 
     def __init__(self, senders: Iterable[str], *, count: int, size: int) -> None:
         self._queues: dict[str, deque[bytes]] = {sender: deque() for sender in senders}
@@ -50,14 +50,14 @@ class Inbox:
             return self._next()
 
     def wake(self) -> None:
-        """Let a waiting `take` return at once. For other threads; a signal's handler must not call it."""
+        """Let a waiting `take` return at once. For other threads, never for a signal's handler."""
         with self._changed:
             self._woken = True
             self._changed.notify()
 
     @property
     def dropped(self) -> dict[str, int]:
-        """How many frames of each sender found its share full."""
+        """How many frames of each sender were dropped because its share was full."""
         with self._changed:
             return dict(self._dropped)
 

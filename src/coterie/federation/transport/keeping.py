@@ -31,7 +31,7 @@ def write_new(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def refuse_existing(folder: Path, names: Iterable[str]) -> None:
-    """InputError where one of these files is there."""
+    """InputError where one of these files exists."""
     for name in names:
         if (folder / name).exists():
             raise InputError(f"{folder / name}: exists already. Delete it, or choose another folder.")
@@ -55,7 +55,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Put a file in place whole in which nothing is secret: whoever the system lets may read it."""
+    """Put a file in place whole; nothing in it is secret, so the system's usual mode applies."""
     draft = path.with_name(f".{path.name}.draft")
     try:
         with open(draft, "w", encoding="utf-8") as file:
@@ -70,7 +70,7 @@ def put(path: Path, text: str) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """InputError where, in the block, the system does not let somebody write: a full disk, a folder of others."""
+    """Turns errors of writing in the block into InputError: a full disk, a folder of another user."""
     try:
         yield
     except OSError as error:

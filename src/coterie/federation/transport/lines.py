@@ -1,6 +1,6 @@
-"""Lines of a party's log that are more than news: warnings, and what is for the owner's eyes alone.
+"""Lines of a party's log with a level: warnings, and lines for the owner alone.
 
-They are text as any other line, so that whoever logs needs nothing else; a log that knows levels asks `level_of`.
+They are text like any other line, so that callers need nothing else; a log that knows levels asks `level_of`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ class Line(str):
 
     def __new__(cls, text: str, level: Level) -> Line:
         """The text, marked."""
-        made = super().__new__(cls, text)
-        made.level = level
-        return made
+        line = super().__new__(cls, text)
+        line.level = level
+        return line
 
 
 def warning(text: str) -> Line:
-    """Somebody should look at it."""
+    """A line that an administrator should look at."""
     return Line(text, "warning")
 
 
 def private(text: str) -> Line:
-    """Computed from records, for their owner's terminal: a log that others may collect leaves it out."""
+    """A line computed from records, for the owner's terminal: logs that others may collect leave it out."""
     return Line(text, "private")
 
 
 def level_of(line: str) -> Level:
-    """A line's level; plain text is news."""
+    """A line's level; plain text has the level "info"."""
     return line.level if isinstance(line, Line) else "info"

@@ -16,7 +16,7 @@ from coterie.federation.transport.wire import Message, Refused
 
 
 class Out(NamedTuple):
-    """A message on its way to a peer. It may get lost, doubled, late or out of order: machines ask again."""
+    """A message for a peer. It may be lost, doubled, late or out of order: machines ask again."""
 
     peer: str
     message: Message
@@ -34,7 +34,7 @@ class Status:
 
 
 class Patience(NamedTuple):
-    """How long, in seconds, a party waits. Agreed on, for a neighbour must know what to expect."""
+    """How long, in seconds, a party waits. It is agreed on, so that neighbours know what to expect."""
 
     wait: float = 10.0  # for a neighbour's message, before going on without it
     retry: float = 0.5  # before asking for it (again)
@@ -52,11 +52,11 @@ class Machine(Protocol):
         ...
 
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A message of a peer, whose name the transport vouches for. `wire.Refused` where it is unacceptable."""
+        """Take a message of a peer, whose name the transport vouches for; `wire.Refused` where it is not acceptable."""
         ...
 
     def tick(self, now: float) -> list[Out]:
-        """Time went by; called several times a second."""
+        """Act on the time; called several times a second."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class Machine(Protocol):
 
 
 def counting(receive: Callable[..., list[Out]]) -> Callable[..., list[Out]]:
-    """A machine's `receive`, which adds up in `_refused` what it refuses."""
+    """Wraps a machine's `receive`, so that `_refused` counts the messages it refuses."""
 
     @wraps(receive)
     def received(self: Any, *message: Any) -> list[Out]:

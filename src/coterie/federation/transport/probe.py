@@ -1,4 +1,4 @@
-"""Whether a peer can be reached at its address, and in words where it cannot: name, port, TLS, certificate.
+"""Whether a peer can be reached at its address and, if not, why: name, port, TLS, certificate.
 
 Zenoh dials again and again and says little about what failed. This dials once, shows this party's certificate, looks
 at the other one, sends nothing, and hangs up.
@@ -21,11 +21,11 @@ _ENDED, _NOT_YET, _WRONG_HOST, _WRONG_ADDRESS = 10, 9, 62, 64  # OpenSSL's X509_
 
 
 class Unreached(Exception):
-    """Why not, in words."""
+    """Why a peer cannot be reached, in words."""
 
 
 def probe(identity: Identity, name: str, address: str, proxy: str | None = None) -> dt.datetime:
-    """Dial `name` at host:port; when its certificate ends. Unreached, with the reason, where it cannot be."""
+    """Dial `name` at host:port; return when its certificate ends. Unreached, with the reason, where that fails."""
     _resolve(address if proxy is None else proxy)
     with _connect(address, proxy) as plain:
         secured = _secure(identity, plain, parts(address)[0])
@@ -102,7 +102,7 @@ def _objection(error: ssl.SSLCertVerificationError, host: str) -> str:
 
 
 def _refuse_another(shown: Mapping[str, Any], name: str) -> None:
-    """`shown`: as `ssl` describes a certificate."""
+    """Unreached unless the certificate, as `ssl` describes it, is of that name."""
     names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
     if names != [name]:
         raise Unreached(
@@ -111,7 +111,7 @@ def _refuse_another(shown: Mapping[str, Any], name: str) -> None:
 
 
 def _refused_by(secured: ssl.SSLSocket) -> None:
-    """With TLS 1.3 the other end says only after the handshake that it does not like this party's certificate."""
+    """Unreached where the other end refuses this party's certificate: in TLS 1.3, only after the handshake."""
     secured.settimeout(_OBJECTION)
     try:
         secured.recv(1)
@@ -123,5 +123,5 @@ def _refused_by(secured: ssl.SSLSocket) -> None:
 
 
 def _plain(reason: str) -> str:
-    """OpenSSL's name of a reason, as words."""
+    """OpenSSL's name of a reason, in plain words."""
     return reason.lower().replace("_", " ")

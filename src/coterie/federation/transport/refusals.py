@@ -1,4 +1,4 @@
-"""What was refused: counted by who and why, with a log that cannot be flooded."""
+"""Refusals, counted by sender and reason, with a log that cannot be flooded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coterie.federation.transport.lines import warning
 
 ANOTHER = "another agreement"  # then a colon, its hash and this party's
 _SECOND = 1.0  # between two lines about one sender and reason
-_REASONS = 32  # that are told apart for one sender; what comes on top is "other"
+_REASONS = 32  # reasons counted separately for one sender; further ones are "other"
 
 Log = Callable[[str], None]
 
@@ -26,7 +26,7 @@ class Refusals:
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
     def add(self, sender: str, reason: str, now: float) -> None:
-        """Count one; details after the colon are for the line alone."""
+        """Count a refusal; details after the reason's colon appear in the log alone."""
         with self._lock:
             what = self._what(sender, reason.partition(":")[0][:60])
             self.counts[what] += 1
@@ -43,7 +43,7 @@ class Refusals:
 
     def _what(self, sender: str, reason: str) -> tuple[str, str]:
         known = (sender, reason) in self.counts
-        if not known and sum(one == sender for one, _ in self.counts) >= _REASONS:
+        if not known and sum(name == sender for name, _ in self.counts) >= _REASONS:
             return sender, "other"
         return sender, reason
 

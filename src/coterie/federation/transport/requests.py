@@ -12,7 +12,7 @@ REQUEST = "request.pem"
 
 
 def make(folder: Path, name: str, host: str | None = None) -> Path:
-    """A new private key in `folder`, for its owner alone, and the request beside it; all or nothing. The request.
+    """Make a private key in `folder`, readable by its owner alone, and the request beside it; return its path.
 
     `host`: where others dial a party that is its own authority; the request then has that authority's certificate, too.
     """
@@ -59,7 +59,7 @@ def read(path: Path, name: str) -> Any:
 
 
 def fingerprint(public: Any) -> str:
-    """What people read to each other to know a public key: SHA-256 of its DER form, as `openssl pkey -pubin` has it."""
+    """A public key's fingerprint, for comparison by telephone: SHA-256 of its DER form (`openssl pkey -pubin`)."""
     from hashlib import sha256
 
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat

@@ -23,7 +23,7 @@ FORGED = "under its name, but not its own: somebody else has a certificate of th
 
 
 class Seal:
-    """Between one party and one peer."""
+    """Seals and opens the frames between one party and one peer."""
 
     def __init__(self, own: Any, public: Any, me: str, peer: str) -> None:
         """`own`: this party's private key; `public`: the peer's, both of the curve P-256."""
@@ -38,7 +38,7 @@ class Seal:
         self._out, self._in = f"{me}\0{peer}".encode(), f"{peer}\0{me}".encode()
 
     def sealed(self, frame: bytes) -> bytes:
-        """What travels in the frame's place."""
+        """The frame, encrypted and authenticated."""
         nonce = os.urandom(NONCE)
         return nonce + self._cipher.encrypt(nonce, frame, self._out)
 

@@ -3,7 +3,7 @@
 One authority signs one certificate for each party of a run; its common name is the party's name, and every other
 party lets that name write under its own key alone (`zenoh.py`). The authority's key signs new parties: it belongs
 to whoever keeps the agreement, apart from what is sent to owners. Who holds it can pretend to be any party,
-but to one that made its key at home not one that did so too (`sealing.py`), and whoever holds a party's private key can
+except between two parties that both made their keys at home (`sealing.py`), and whoever holds a party's private key can
 pretend to be that party: neither gives access to records, nor to what an owner has not released, but both can ruin a
 model.
 
@@ -36,7 +36,7 @@ CERTIFICATE, PRIVATE_KEY = "certificate.pem", "private.key"
 REVOKED = "revoked.json"
 _AUTHORITY_DAYS = 5 * 365
 _PARTY_DAYS = 397  # a year, and a month to renew in: the longest that public authorities allow
-_SKEW = dt.timedelta(hours=1)  # clocks of owners differ
+_SKEW = dt.timedelta(hours=1)  # by which owners' clocks may differ
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
 
@@ -51,7 +51,7 @@ class Identity(NamedTuple):
 
 
 def checked_name(name: str) -> str:
-    """The name itself; InputError unless it can be a party's."""
+    """The name; InputError unless it is valid for a party."""
     if not _NAME.fullmatch(name):
         raise InputError(
             f"name={name!r:.80}: must be 1 to 64 of a-z, 0-9 and -, and begin with a letter or digit."
@@ -60,7 +60,7 @@ def checked_name(name: str) -> str:
 
 
 def create_authority(folder: Path) -> Path:
-    """A new certificate authority: its certificate and its key in `folder`, which never travels. Its certificate."""
+    """Make a certificate authority in `folder`, whose key never travels; return its certificate's path."""
     from cryptography import x509
 
     key = new_key()
@@ -74,7 +74,7 @@ def create_authority(folder: Path) -> Path:
 
 
 def issue(authority: Path, name: str, addresses: Sequence[str], folder: Path, public: Any = None) -> Identity:
-    """A certificate of a new party, in `folder`: what is to be sent to it, and to nobody else.
+    """Issue a certificate for a new party, into `folder`, which is to be sent to that party alone.
 
     `addresses` are the host names and IP addresses under which other parties dial it; none if nobody does. `public`:
     the key that the party made at home (`requests`); without it, one is made here and its secret lies in the folder.
@@ -94,30 +94,32 @@ def issue(authority: Path, name: str, addresses: Sequence[str], folder: Path, pu
 
 
 def new_key() -> EllipticCurvePrivateKey:
-    """A party's or an authority's."""
+    """A new private key, of a party or an authority."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def identity(folder: Path, name: str) -> Identity:
-    """The party's files, checked before they are used: its name, dates, signature, key, and who may read that."""
+    """The party's files, after checks of name, dates, signature, key, and the key file's mode."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    found = Identity(checked_name(name), folder / AUTHORITY, folder / CERTIFICATE, folder / PRIVATE_KEY)
-    _refuse_readable(found.key)
-    certificate = _certificate(found.certificate)
-    _refuse_outdated(found.authority, signer(found))
-    _refuse_outdated(found.certificate, certificate)
+    identity = Identity(checked_name(name), folder / AUTHORITY, folder / CERTIFICATE, folder / PRIVATE_KEY)
+    _refuse_readable(identity.key)
+    certificate = _certificate(identity.certificate)
+    _refuse_outdated(identity.authority, signer(identity))
+    _refuse_outdated(identity.certificate, certificate)
     if common_name(certificate) != name:
-        raise InputError(f"{found.certificate}: is of {common_name(certificate)!r:.80}, must be of {name!r}.")
+        raise InputError(
+            f"{identity.certificate}: is of {common_name(certificate)!r:.80}, must be of {name!r}."
+        )
     try:
-        key = load_pem_private_key(_read(found.key), password=None)
+        key = load_pem_private_key(_read(identity.key), password=None)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{found.key}: is not a private key. Ask for a new one.") from error
+        raise InputError(f"{identity.key}: is not a private key. Ask for a new one.") from error
     if key.public_key() != certificate.public_key():
-        raise InputError(f"{found.key}: does not belong to {found.certificate}. Ask for both again.")
-    return found
+        raise InputError(f"{identity.key}: does not belong to {identity.certificate}. Ask for both again.")
+    return identity
 
 
 def renew(authority: Path, name: str, folder: Path, public: Any = None) -> None:
@@ -141,7 +143,7 @@ def renew(authority: Path, name: str, folder: Path, public: Any = None) -> None:
 
 
 def replace_authority(authority: Path, retired: Path) -> None:
-    """A new authority in place of one whose certificates are no longer to open anything; who was revoked stays so.
+    """Replace an authority whose certificates must no longer be accepted; revoked names stay revoked.
 
     Guarantee: after all parties have taken the new authority's certificate, none signed by the old one is accepted.
     """
@@ -192,15 +194,15 @@ def revoked(authority: Path) -> list[str]:
 
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """The name that a certificate is of, or nothing."""
+    """The certificate's common name; empty where it has not exactly one."""
     from cryptography.x509.oid import NameOID
 
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if len(found) == 1 else ""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
 
 
 def subject(name: str) -> x509.Name:
-    """Whom a certificate is of."""
+    """A certificate's subject."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -208,7 +210,7 @@ def subject(name: str) -> x509.Name:
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: Any, days: int) -> x509.CertificateBuilder:
-    """`key`: a public one."""
+    """A certificate to be signed; `key`: the public key."""
     from cryptography import x509
 
     now = dt.datetime.now(dt.UTC)
@@ -306,7 +308,7 @@ def _certificate(path: Path) -> x509.Certificate:
 
 
 def certificates(path: Path) -> list[x509.Certificate]:
-    """All certificates of a file, at least one: an authority's, or those of several."""
+    """All certificates in a file of one authority or several; at least one."""
     from cryptography import x509
 
     try:
@@ -354,15 +356,15 @@ def _refuse_outdated(path: Path, certificate: x509.Certificate) -> None:
         )
 
 
-def signer(found: Identity) -> x509.Certificate:
-    """The authority that signed a party's certificate, of those in its file; InputError where none has."""
+def signer(identity: Identity) -> x509.Certificate:
+    """The authority in the party's file that signed its certificate; InputError where none did."""
     from cryptography.exceptions import InvalidSignature
 
-    certificate = _certificate(found.certificate)
-    for authority in certificates(found.authority):
+    certificate = _certificate(identity.certificate)
+    for authority in certificates(identity.authority):
         try:
             certificate.verify_directly_issued_by(authority)
         except (InvalidSignature, ValueError, TypeError):
             continue
         return authority
-    raise InputError(f"{found.certificate}: was not signed by {found.authority}. Ask for both again.")
+    raise InputError(f"{identity.certificate}: was not signed by {identity.authority}. Ask for both again.")

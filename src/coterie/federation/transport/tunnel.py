@@ -2,9 +2,9 @@
 
 Zenoh takes the host to verify from before the first colon of an address, which no number of IPv6 survives, and it
 knows no proxies. A tunnel is a port of this machine's loop-back behind which bytes go to the true address, as they
-are: TLS is between the two parties, and whoever else dials the port can do no more than who dials the address itself.
+are: TLS is between the two parties, and dialling the port gives nobody more than dialling the address itself.
 
-Guarantee: a proxy sees names, ports and sizes, as any line in between does, and can cut the line.
+Guarantee: a proxy sees names, ports and sizes, like any relay in between, and can cut the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD = 8_192  # the most bytes of a proxy's answer
 
 
 class ProxyRefused(OSError):
-    """The proxy answered, and not with a line to the address. Its text is the proxy's own, shortened."""
+    """The proxy refused a connection to the address. Its text is the proxy's answer, shortened."""
 
 
 def dial(address: str, proxy: str | None = None) -> socket.socket:
@@ -34,9 +34,9 @@ def dial(address: str, proxy: str | None = None) -> socket.socket:
         return line
     try:
         line.sendall(f"CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
-        said = _head(line).split(b"\r\n", 1)[0].decode("latin-1")
-        if said.split(" ")[1:2] != ["200"]:
-            raise ProxyRefused(0, said[:80] or "no answer")
+        status = _head(line).split(b"\r\n", 1)[0].decode("latin-1")
+        if status.split(" ")[1:2] != ["200"]:
+            raise ProxyRefused(0, status[:80] or "no answer")
     except BaseException:
         line.close()
         raise
@@ -53,7 +53,7 @@ class Tunnel:
                     _joined(self.request, there)
 
         class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True  # they end with the connections, which Zenoh closes before the tunnel is
+            daemon_threads = True  # they end with their connections, which Zenoh closes before the tunnel
 
         self._server = Server((LOCAL, 0), TunnelHandler)
         self.near = f"{LOCAL}:{self._server.server_address[1]}"
@@ -63,31 +63,31 @@ class Tunnel:
         self._thread.start()
 
     def close(self) -> None:
-        """Nobody new gets through."""
+        """Accept no new connections."""
         self._server.shutdown()
         self._thread.join()
         self._server.socket.close()
 
 
 def _head(line: socket.socket) -> bytes:
-    """A proxy's answer and nothing behind it, which would be the other end's."""
-    said = b""
-    while not said.endswith(b"\r\n\r\n") and len(said) < _HEAD:
+    """A proxy's answer, and no byte after it: those come from the other end."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n") and len(head) < _HEAD:
         byte = line.recv(1)
         if not byte:
             break
-        said += byte
-    return said
+        head += byte
+    return head
 
 
-def _joined(one: socket.socket, other: socket.socket) -> None:
-    """Pass bytes both ways until either end leaves."""
-    for end in (one, other):
+def _joined(near: socket.socket, far: socket.socket) -> None:
+    """Pass bytes in both directions until either end closes."""
+    for end in (near, far):
         end.settimeout(_SILENT)
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    back = threading.Thread(target=_passed, args=(other, one), daemon=True)
+    back = threading.Thread(target=_passed, args=(far, near), daemon=True)
     back.start()
-    _passed(one, other)
+    _passed(near, far)
     back.join()
 
 

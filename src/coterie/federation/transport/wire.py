@@ -23,8 +23,8 @@ from coterie.program import ANYTHING, Within
 VERSION = 1
 TAG = 8  # bytes of the agreement's hash in each frame
 OVERHEAD = 64  # the most bytes that a frame has beside its body
-_MODEST = 1e-3  # of the root of the largest number: squares of what others send add up to something finite
-_LAST = 2**53  # steps are counted with whole numbers that every language holds exactly
+_MODEST = 1e-3  # times the root of the largest number, so that sums of squares stay finite
+_LAST = 2**53  # steps: whole numbers up to here are exact in every language
 
 
 class Kind(IntEnum):
@@ -95,7 +95,7 @@ def decode(frame: bytes, agreement: bytes, longest: int) -> Message:
 
 
 def another(theirs: bytes, ours: bytes) -> Refused:
-    """What is refused of who follows another agreement, with the hashes' beginnings."""
+    """The refusal of a sender that follows another agreement, with the beginnings of both hashes."""
     return Refused(f"another agreement: its hash is {theirs[:32].hex() or 'none'}, this node's {ours.hex()}")
 
 
@@ -104,7 +104,7 @@ def _whole(value: Any) -> bool:
 
 
 class Layout(NamedTuple):
-    """Types and shapes of a tree's leaves, which both ends know from the program: what a body must be."""
+    """Types and shapes of a tree's leaves, which both ends know from the program; a body must fit them."""
 
     tree: Any  # jax.tree_util.PyTreeDef
     leaves: tuple[tuple[str, tuple[int, ...]], ...]  # numpy's name of the type, the shape
@@ -128,13 +128,13 @@ class _Place(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _places(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[_Place, ...], int]:
-    """Where each leaf is, and how long a body is: asked of every frame."""
-    found, start = [], 0
+    """Each leaf's place in a body, and the body's length; cached, as every frame needs it."""
+    places, start = [], 0
     for kind, shape in leaves:
         native, count = np.dtype(kind), math.prod(shape)
-        found.append(_Place(start, count, shape, native.newbyteorder("<"), native))
+        places.append(_Place(start, count, shape, native.newbyteorder("<"), native))
         start += native.itemsize * count
-    return tuple(found), start
+    return tuple(places), start
 
 
 def layout(tree: PyTree) -> Layout:
@@ -146,7 +146,7 @@ def layout(tree: PyTree) -> Layout:
 
 
 def foreign(tree: PyTree, bounds: PyTree = None) -> Layout:
-    """The layout of what others send: modest numbers, and within `bounds` (`Program.bounds`) where there are any."""
+    """The layout of others' messages: limited numbers, and within `bounds` (`Program.bounds`) where there are any."""
     import jax
 
     plain = layout(tree)
@@ -156,8 +156,8 @@ def foreign(tree: PyTree, bounds: PyTree = None) -> Layout:
         given = jax.tree.leaves(spread)
     return plain._replace(
         bounds=tuple(
-            Within(max(one.low, -_limit(kind)), min(one.high, _limit(kind)))
-            for one, (kind, _) in zip(given, plain.leaves, strict=True)
+            Within(max(bound.low, -_limit(kind)), min(bound.high, _limit(kind)))
+            for bound, (kind, _) in zip(given, plain.leaves, strict=True)
         )
     )
 
@@ -172,25 +172,25 @@ def ends(like: Layout) -> tuple[np.ndarray, np.ndarray]:
     """The least and the largest that each number of a body may be, the leaves one after the other."""
     bounds = like.bounds or (ANYTHING,) * len(like.leaves)
     low, high = (
-        [np.full(math.prod(shape), end, kind) for end, (kind, shape) in zip(each, like.leaves, strict=True)]
-        for each in ([one.low for one in bounds], [one.high for one in bounds])
+        [np.full(math.prod(shape), end, kind) for end, (kind, shape) in zip(limits, like.leaves, strict=True)]
+        for limits in ([bound.low for bound in bounds], [bound.high for bound in bounds])
     )
     return np.concatenate(low), np.concatenate(high)
 
 
 def fitted(tree: PyTree, like: Layout) -> tuple[bytes, bool]:
-    """An own message as a body that others take, and whether it was one before: what is no number becomes zero.
+    """An own message as a body within others' limits, and whether it was unchanged; NaN becomes zero.
 
-    Post-processing of what the noise was added to, so that it costs nothing. To withhold the message instead would
-    tell something about the records that nobody charged.
+    This is post-processing after the noise, so it costs nothing. Withholding the message instead would tell something
+    about the records that was not charged.
     """
     import jax
 
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     bounds = like.bounds or (ANYTHING,) * len(leaves)
-    made = [_fit(leaf, within) for leaf, within in zip(leaves, bounds, strict=True)]
-    same = all(np.array_equal(new, old) for new, old in zip(made, leaves, strict=True))
-    return pack(made), same
+    cleaned = [_fit(leaf, within) for leaf, within in zip(leaves, bounds, strict=True)]
+    same = all(np.array_equal(new, old) for new, old in zip(cleaned, leaves, strict=True))
+    return pack(cleaned), same
 
 
 def _fit(leaf: np.ndarray, within: Within) -> np.ndarray:
@@ -216,10 +216,10 @@ def unpack(body: bytes, like: Layout) -> PyTree:
     if len(body) != size:
         raise Refused(f"wrong shape: {len(body)} bytes, must be {size}")
     leaves = [
-        np.frombuffer(body, one.little, one.numbers, one.start)
-        .reshape(one.shape)
-        .astype(one.native, copy=False)
-        for one in places
+        np.frombuffer(body, place.little, place.numbers, place.start)
+        .reshape(place.shape)
+        .astype(place.native, copy=False)
+        for place in places
     ]
     _finite(leaves)
     for leaf, within in zip(leaves, like.bounds):

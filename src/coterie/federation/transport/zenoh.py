@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ROUTER = "router"  # the common name of a router's certificate
 _ROOM = 65_536  # a frame this much over the longest is still received whole, to be counted as oversized
-_BATCHES = 16  # of 64 kB in each direction that wait for a slow link: the most that Zenoh takes
+_BATCHES = 16  # batches of 64 kB that may wait for a slow link in each direction: Zenoh's maximum
 _ROUTER_WAIT = 10_000  # milliseconds for a router to answer at the start
 _PATIENCE = 20_000  # microseconds that a message waits for room in the queue before it is dropped
 
@@ -67,16 +67,16 @@ class ZenohTransport:
 
         Args:
             identity: the party's certificate and key, as `trust.identity` has checked them.
-            run: what the keys begin with. The same for all agreements of a network, so that parties which follow
-                two of them hear each other say so.
+            run: the keys' prefix. The same for all agreements of a network, so that parties which follow different
+                ones notice it.
             admitted: the parties to talk to, whoever dials.
             listen: where others may dial; None: nowhere.
             peers: those of them to dial, and where. One of two peers must dial; both may.
             router: a router through which to go to everybody, instead of `listen` and `peers`.
-            proxy: an HTTP proxy by which to dial, whomever this party dials.
+            proxy: an HTTP proxy through which this party dials everybody.
             longest: the most bytes of a frame.
             announced: whether peers are to see that it came and that it left.
-            seals: of peers whose frames are sealed end to end; from them nothing else is taken.
+            seals: of peers whose frames are sealed end to end; their unsealed frames are refused.
         """
         self.name = identity.name
         self.admitted = tuple(sorted(checked_name(name) for name in admitted))
@@ -100,14 +100,14 @@ class ZenohTransport:
         self._proxy = None if proxy is None else addresses.checked("proxy", proxy)
         self._tunnels: list[Tunnel] = []
         self._session: zenoh.Session | None = None
-        self._held: list[Any] = []  # what Zenoh forgets as soon as nobody holds it
+        self._held: list[Any] = []  # references without which Zenoh drops these objects
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._alive: set[str] = set()
         self._forged: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def open(self, deliver: Deliver, changed: Callable[[], None] = lambda: None) -> None:
-        """Listen and dial, without waiting for anybody: a peer that is away is dialled again and again.
+        """Listen and dial, without waiting for anybody: Zenoh keeps dialling a peer that is away.
 
         `deliver` takes (sender, frame) and `changed` is told that somebody came or went, both from Zenoh's threads.
         """
@@ -131,14 +131,14 @@ class ZenohTransport:
         self._publishers[peer].put(frame if seal is None else seal.sealed(frame))
 
     def alive(self) -> frozenset[str]:
-        """Peers that have joined. A killed one leaves in moments, a frozen one after ten seconds; one whose link is
-        full of what it did not read is not missed before its connection ends.
+        """Peers that have joined. A killed one leaves in moments, a frozen one after ten seconds, and one whose link is
+        full of frames it did not read when its connection ends.
         """
         with self._lock:
             return frozenset(self._alive)
 
     def connected(self) -> frozenset[str]:
-        """Whose certificates are at the other ends of open connections; also of those who were never admitted."""
+        """Names in the certificates at the other ends of open connections, also of parties never admitted."""
         if self._session is None:
             return frozenset()
         return frozenset(str(link.auth_identifier) for link in self._session.info.links())
@@ -150,7 +150,7 @@ class ZenohTransport:
             return dict(self._forged)
 
     def close(self) -> None:
-        """Leave: peers see it at once."""
+        """Leave; peers notice it at once."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -205,7 +205,7 @@ class ZenohTransport:
 
 
 def access(me: str, peers: Sequence[str], run: str, through: str | None = None) -> dict[str, Any]:
-    """A party's access control: by default nothing; with each peer, what the two are to each other.
+    """A party's access control: nothing by default; with each peer, the frames between the two.
 
     Guarantee: from a connection whose certificate is of `p`, a frame passes only under coterie/<run>/p/<me>, and
     to it only under coterie/<run>/<me>/p. With `through`, the frames of all `peers` pass from and to that name, and
@@ -218,9 +218,9 @@ def access(me: str, peers: Sequence[str], run: str, through: str | None = None) 
 
 
 def router_access(parties: Sequence[str], run: str) -> dict[str, Any]:
-    """A router's access control: each party says what is under its own name, and hears what is for it."""
-    others = {party: [other for other in parties if other != party] for party in parties}
-    return _rules({party: _between(run, [party], others[party]) for party in parties})
+    """A router's access control: each party may send under its own name, and receive what is addressed to it."""
+    fellows = {party: [fellow for fellow in parties if fellow != party] for party in parties}
+    return _rules({party: _between(run, [party], fellows[party]) for party in parties})
 
 
 def router_config(identity: Identity, listen: str, parties: Sequence[str], run: str, longest: int) -> str:
@@ -229,7 +229,7 @@ def router_config(identity: Identity, listen: str, parties: Sequence[str], run: 
     return json.dumps(config | {"mode": "router", "access_control": router_access(parties, run)}, indent=1)
 
 
-# Zenoh asks before it sends: whoever wants to hear a key declares that first, in the opposite direction.
+# Zenoh sends only to subscribers: a receiver first declares the key, in the opposite direction.
 _ASKING = {
     "put": ["declare_subscriber"],
     "liveliness_token": ["declare_liveliness_subscriber", "liveliness_query"],
@@ -271,11 +271,15 @@ def _rules(heard: Mapping[str, Sequence[tuple[str, list[str], list[str]]]]) -> d
 
 
 def _between(run: str, those: Sequence[str], these: Sequence[str]) -> list[tuple[str, list[str], list[str]]]:
-    """What comes in of those for these, and what goes out."""
-    pairs = [(one, other) for one in those for other in these]
+    """The keys that may come in from `those` for `these`, and go out the other way."""
+    pairs = [(sender, receiver) for sender in those for receiver in these]
     return [
-        ("put", _keys(run, pairs), _keys(run, [(other, one) for one, other in pairs])),
-        ("liveliness_token", _keys(run, [(one,) for one in those]), _keys(run, [(one,) for one in these])),
+        ("put", _keys(run, pairs), _keys(run, [(receiver, sender) for sender, receiver in pairs])),
+        (
+            "liveliness_token",
+            _keys(run, [(sender,) for sender in those]),
+            _keys(run, [(sender,) for sender in these]),
+        ),
     ]
 
 
@@ -330,7 +334,7 @@ def _endpoint(what: str, address: str) -> str:
 
 
 def _explain(config: Mapping[str, Any], proxy: str | None, error: Exception) -> str:
-    reason = str(error).partition(" at /")[0][:200]  # not where in Zenoh's own source
+    reason = str(error).partition(" at /")[0][:200]  # without the place in Zenoh's source
     if config["mode"] == "client":
         address = config["connect"]["endpoints"][0]
         first, what = (address.removeprefix("tls/"), "router") if proxy is None else (proxy, "proxy")
