@@ -129,15 +129,7 @@ class World:
     def walker(self, name: str) -> Iterator[Machine]:
         owner = self.names.index(named(name))
         with self._files(name) as (outlet, journal):
-            machine = Walker(
-                self.side(owner),
-                self.register,
-                outlet,
-                self.names,
-                owner,
-                self.patience,
-                self.program,
-            )
+            machine = Walker(self.side(owner), self.register, outlet, self.names, owner, self.patience)
             peers = [one for one in self.names if one != named(name)]
             yield self._among(name, peers, machine, outlet, journal)
 
@@ -158,10 +150,8 @@ class World:
                 journal,
                 self.names,
                 self.patience,
-                self.last,
-                self.program.plan.releases,
                 wire.layout(self.program.plan.noise_like),
-                self.schedule if self.follow else None,
+                follow_schedule=self.follow,
             )
             yield self._among("learner", self.names, machine, None, journal)
 

@@ -336,7 +336,7 @@ def _machine(
         return Visitor(visit, outlet, clock, agreement.patience, len(np.asarray(program.schedule)))
     from coterie.federation.shapes.walk import Walker
 
-    return Walker(visit, RegisterSide(program), outlet, agreement.owners, at, agreement.patience, program)
+    return Walker(visit, RegisterSide(program), outlet, agreement.owners, at, agreement.patience)
 
 
 def _masked(planned: Collaboration, at: int, side: RoundsSide, outlet: Outlet, masks: Masks) -> Machine:
@@ -358,10 +358,8 @@ def _hub(planned: Collaboration, journal: Journal, follow_schedule: bool) -> Mac
             journal,
             agreement.owners,
             agreement.patience,
-            ticks=len(np.asarray(program.schedule)),
-            releases=program.plan.releases,
-            layout=planned.layout,
-            schedule=np.asarray(program.schedule).tolist() if follow_schedule else None,
+            planned.layout,
+            follow_schedule=follow_schedule,
         )
     if program.plan.masked is not None:
         return MaskedAggregator(planned.sums, journal, agreement.patience)

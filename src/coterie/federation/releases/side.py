@@ -164,6 +164,7 @@ class RegisterSide:
     """The public side of a protocol of visits, run on messages alone by the party that holds the register."""
 
     def __init__(self, program: Program) -> None:
+        self.program = program
         self._static = _Static(program.functions, program.plan.sampler)
         self._params, self._numbers = program.params, program.numbers
         self._everyone = [_fixed(program, owner) for owner in range(len(program.plan.sizes))]

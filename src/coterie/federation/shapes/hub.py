@@ -84,9 +84,9 @@ class HubOwner(Asking):
             self._back = True
             return [self._want()]
         mixed = exchange.tree(total, self._side.layout)
-        own_body = self._voice.said(message.step)
+        said = self._voice.said(message.step)
         # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
-        own = mixed if own_body is None else wire.unpack(own_body, self._side.layout)
+        own = mixed if said is None else wire.unpack(said, self._side.layout)
         public = self._side.absorb(self._public, own, mixed, message.step)
         body = exchange.body_of(
             public, self._side.public_layout, lambda: f"by the sum that {AGGREGATOR} sent"
@@ -214,8 +214,7 @@ class Aggregator(Adding):
         if self.done or not self._enough() or (waiting and not self._overdue()):
             return []
         present = sorted(self._values)
-        weighted = (self._weights[owner] * self._values[owner] for owner in present)
-        total = sum(weighted, np.zeros((), self._type))
+        total = sum((self._weights[one] * self._values[one] for one in present), np.zeros((), self._type))
         whole, part = self._weights.sum(), self._weights[present].sum()
         body = (total if len(present) == len(self._names) else total * (whole / part)).tobytes()
         step = self._step + 1

@@ -13,11 +13,12 @@ believes owners' answers; both are bounded and checked for shape and finiteness,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 import msgpack
+import numpy as np
 
 from coterie._types import PyTree
 from coterie.errors import BudgetError
@@ -46,7 +47,7 @@ class _Book(NamedTuple):
 
 
 class Learner:
-    """The learner's process. Without `schedule` it meets owners as they wake; with one, in that order (for tests)."""
+    """The learner's process. It meets owners as they wake or, with `follow_schedule` (in tests), in its order."""
 
     def __init__(
         self,
@@ -54,16 +55,16 @@ class Learner:
         journal: Journal,
         names: tuple[str, ...],
         patience: Patience,
-        ticks: int,
-        releases: Sequence[int],
         layout: Layout,
-        schedule: Sequence[int] | None = None,
+        *,
+        follow_schedule: bool = False,
     ) -> None:
-        """`releases`: the most answers that each owner gives; `layout`: of an answer."""
+        """`layout`: of an answer."""
+        program, schedule = register.program, np.asarray(register.program.schedule).tolist()
         self._register, self._journal, self._layout = register, journal, layout
-        self._names, self._patience, self._ticks = names, patience, ticks
+        self._names, self._patience, self._ticks = names, patience, len(schedule)
         self._indices = {name: index for index, name in enumerate(names)}
-        self._most, self._schedule = tuple(releases), schedule
+        self._most, self._schedule = program.plan.releases, schedule if follow_schedule else None
         self._book = self._recover()
         self._awake: set[int] = set()
         self._shown: dict[int, float] = {}  # when an owner was last shown its query

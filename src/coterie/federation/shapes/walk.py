@@ -42,7 +42,6 @@ from coterie.federation.shapes.visit import Speaker, Steps
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Out, Patience, Status, counting
 from coterie.federation.transport.wire import Kind, Message, Refused
-from coterie.program import Program
 
 _BEATS = 6  # announcements in one `wait`: an owner counts as absent once all of them are missing
 
@@ -58,13 +57,12 @@ class Walker:
         names: tuple[str, ...],
         owner: int,
         patience: Patience,
-        program: Program,
     ) -> None:
         self._register, self._names, self._me, self._patience = register, names, owner, patience
         self._indices = {name: index for index, name in enumerate(names) if index != owner}
-        self._schedule = [int(turn) for turn in np.asarray(program.schedule)]
+        self._schedule = [int(turn) for turn in np.asarray(register.program.schedule)]
         self._last = len(self._schedule)
-        most = int(program.plan.releases[owner])
+        most = int(register.program.plan.releases[owner])
         self._steps = Steps(side, register, Speaker(side, outlet), self._schedule, owner, most)
         first = Role.MINE if self._schedule[0] == owner else Role.COPY
         self._shelf = Shelf(outlet.journal, Held(0, 0, 0, first, wire.pack(register.open())))
