@@ -12,13 +12,13 @@ from coterie.reports.charts import Chart, Entry, Shape, Upright
 from coterie.reports.reading import Run
 from coterie.units import counted, several
 
-_FEW = 12  # owners up to whom a table says more than a picture
-_MANY = 60  # owners beyond whom the joint models are one line, and dots are smaller
+_FEW = 12  # owners: up to so many, a table instead of a picture
+_MANY = 60  # owners: beyond, the joint models are one line, and dots are smaller
 _MOST = 1_000  # dots
 
 
 class BenefitRow(NamedTuple):
-    """An owner: what it has alone without privacy, what joining gives, and whether that is more."""
+    """An owner: its metric alone without privacy, its metric after joining, and whether that is better."""
 
     name: str
     size: str
@@ -29,7 +29,7 @@ class BenefitRow(NamedTuple):
 
 
 def benefit(run: Run) -> dict[str, Any]:
-    """Of a few owners rows of a table; of more a chart, with words on how much is gained, and by whom."""
+    """Rows of a table for a few owners; for more a chart, with words on how much is gained, and by whom."""
     few, gain, spread = len(run.names) <= _FEW, run.gain, None
     fine = np.flatnonzero(np.isfinite(gain))
     if fine.size and not few:  # the middle gain, and who gains most and least, of those whose gain is finite
@@ -54,35 +54,35 @@ def _signed(value: float) -> str:
 def _rows(run: Run) -> list[BenefitRow]:
     rows = []
     for at, gain in enumerate(run.gain.tolist()):
-        told = "gains" if gain > 0 else "does not gain"
-        told = f"{_signed(gain)}, {told}" if gain > 0 or math.isfinite(gain) else told
+        verdict = "gains" if gain > 0 else "does not gain"
+        verdict = f"{_signed(gain)}, {verdict}" if gain > 0 or math.isfinite(gain) else verdict
         own, joint = number(run.benefit.own[at]), number(run.benefit.joint[at])
-        rows.append(BenefitRow(run.names[at], f"{run.sizes[at]:,}", own, joint, told, gain > 0))
+        rows.append(BenefitRow(run.names[at], f"{run.sizes[at]:,}", own, joint, verdict, gain > 0))
     return rows
 
 
 def _chart(run: Run) -> Chart:
     """A dot for each owner's own model, a dash for what it gets by joining; along: its records, logarithmic.
 
-    What is not finite, as after a model diverged, is left out.
+    Values that are not finite, as after a model diverged, are left out.
     """
     sizes, own, joint = (np.array(part, float) for part in (run.sizes, run.benefit.own, run.benefit.joint))
     axis, owners = Upright(own, joint), len(sizes)
     crowded, gains = owners > _MANY, (run.gain > 0).tolist()
     along, marks = _along(sizes)
     shown = np.argsort(sizes, kind="stable")
-    if owners > _MOST:  # an even choice over their sizes
+    if owners > _MOST:  # evenly spread over their sizes
         shown = shown[np.linspace(0, owners - 1, _MOST).astype(int)]
     groups = [("", axis.rules + (_together(joint, axis) if crowded else []))]
     groups += [_owner(run, int(at), float(along[at]), axis, gains[at], alone=crowded) for at in shown]
     oracle, band = "joint" in run.benefit.oracle, " (band: all owners)" * crowded
     key = [Entry("mean", f"the joint private model{band}", oracle=oracle)]
     better = sum(gains)
-    for dots, count, told in (
+    for dots, count, effect in (
         ("own gains", better, "gain by joining"),
         ("own", owners - better, "do not gain"),
     ):
-        key += [Entry(dots, f"own model, no privacy: {count:,} {told}", oracle=True)] * bool(count)
+        key += [Entry(dots, f"own model, no privacy: {count:,} {effect}", oracle=True)] * bool(count)
     described = f"{run.metric.words} of each owner's own model without privacy and of the joint private one"
     kind, words = "benefit crowded" if crowded else "benefit", f"{several(run.privacy.unit)} of the owner"
     return Chart(kind, described, groups, axis.labels, marks, words, run.metric.words, key)

@@ -21,11 +21,11 @@ class Shape(NamedTuple):
 
     kind: str  # its class in the style sheet: "band" and "around" are areas, "… dots" and "own" are dots
     points: Sequence[tuple[float, float]]
-    colour: str = ""  # of what the style sheet leaves to it: "series" and "around"
+    colour: str = ""  # of kinds without one in the style sheet: "series" and "around"
 
     @property
     def form(self) -> str:
-        """Which of the three it is."""
+        """Whether it is a line, an area or dots."""
         dots = self.kind.startswith("own") or self.kind.endswith("dots")
         return "dots" if dots else "area" if self.kind in ("band", "around") else "line"
 
@@ -44,7 +44,7 @@ class Chart(NamedTuple):
     """One figure. Numbers beside it: which part of the way up or along, and the words there."""
 
     kind: str  # its class in the style sheet
-    described: str  # for whom it is read aloud
+    described: str  # for screen readers
     groups: list[tuple[str, list[Shape]]]  # each with a title, or without
     up: list[tuple[float, str]]
     along: list[tuple[float, str]]
@@ -54,17 +54,17 @@ class Chart(NamedTuple):
 
 
 class Upright:
-    """A vertical axis between round numbers around everything finite that is drawn."""
+    """A vertical axis between round numbers that span all finite values."""
 
     def __init__(self, *seen: object) -> None:
-        values = np.concatenate([np.ravel(np.asarray(one, float)) for one in seen])
+        values = np.concatenate([np.ravel(np.asarray(series, float)) for series in seen])
         values = values[np.isfinite(values)]
         self.ticks = nice_ticks(float(values.min()), float(values.max())) if values.size else [0.0, 1.0]
         self.rules = [shape for tick in self.ticks for shape in self.level("rule", tick)]
         self.labels = [(1 - self.down(tick) / 100, f"{tick:.6g}") for tick in self.ticks]
 
     def down(self, value: float) -> float:
-        """Where a value is, from the top."""
+        """A value's distance from the top."""
         return 100 * (self.ticks[-1] - value) / (self.ticks[-1] - self.ticks[0])
 
     def level(self, kind: str, value: float) -> list[Shape]:
@@ -74,7 +74,7 @@ class Upright:
     def line(
         self, kind: str, along: Iterable[float], values: Iterable[float], colour: str = ""
     ) -> list[Shape]:
-        """Through what is finite; with dots where that is little."""
+        """A line through the finite points, with dots where they are few."""
         spots = [(float(x), self.down(float(y))) for x, y in zip(along, values) if math.isfinite(y)]
         dots = [Shape(f"{kind} dots", spots, colour)] if len(spots) < _FEW_POINTS else []
         return [Shape(kind, spots, colour), *dots] if spots else []
@@ -116,7 +116,8 @@ def curve(run: Run) -> Chart:
     upright = f"{with_unit(metric.name, metric.unit)} on {rows}"
     # Zero, round numbers, and the last step, with room between them.
     round_ones = [int(tick) for tick in nice_ticks(0.0, float(last)) if tick.is_integer()]
-    ticks = [(tick / last, f"{tick:,}") for tick in (*(one for one in round_ones if one <= 0.9 * last), last)]
+    early = [tick for tick in round_ones if tick <= 0.9 * last]
+    ticks = [(tick / last, f"{tick:,}") for tick in (*early, last)]
     key = [Entry(kind, words, number(value), name in metric.oracle) for kind, words, value, name in shown]
     return Chart("curve", described, [("", shapes)], axis.labels, ticks, run.step, upright, key)
 
@@ -145,7 +146,7 @@ def over_epsilon(swept: OverEpsilon, metric: WrittenMetric, asked: float) -> Cha
 
 
 def logarithmic(values: Sequence[float] | np.ndarray) -> list[float]:
-    """Where ascending values stand along a chart, from 0 to 100; a single one in the middle."""
+    """The places of ascending values along a chart, from 0 to 100; a single one in the middle."""
     logs = np.log(np.asarray(values, float))
     return [50.0] if len(logs) == 1 else (100 * (logs - logs[0]) / (logs[-1] - logs[0])).tolist()
 

@@ -16,7 +16,7 @@ _HEIGHT = 0.38  # of one bar; a row is one high
 
 
 class ClaimedRow(NamedTuple):
-    """One row: a heading for the first of its group, what was set, and two numbers that are never added."""
+    """One row: a heading for the first of its group, the settings, and two numbers that are never added."""
 
     group: str
     label: str
@@ -62,7 +62,7 @@ def _places(rows: list[ClaimedRow]) -> list[float]:
 
 
 def _limits(rows: list[ClaimedRow]) -> tuple[float, float]:
-    """Decades around everything finite, and one more for the numbers written beside the bars."""
+    """Decades that span all finite values, and one more for the numbers beside the bars."""
     values = [
         value for row in rows for value in (row.claimed, row.certified) if value and math.isfinite(value)
     ]

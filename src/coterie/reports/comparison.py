@@ -1,6 +1,6 @@
 """The page about a comparison: the metric over ε, means, paired differences, and what each cell cost in privacy.
 
-Here are its values, made of what comparison.json holds; `templates/comparison.html` has its words and their order.
+This module computes its values from comparison.json; `templates/comparison.html` has its words and their order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _middle(comparison: dict[str, Any]) -> float:
 
 
 def _best(comparison: dict[str, Any]) -> list[tuple[str, str]]:
-    """Who is best at the middle budget, and what everybody else reached there."""
+    """The best protocol at the middle budget, and the others' metrics there."""
     epsilon = _middle(comparison)
     sign = -1.0 if comparison["metric"]["lower_is_better"] else 1.0
     here = [cell for cell in comparison["cells"] if cell["epsilon"] == epsilon and not cell["refused"]]
@@ -58,7 +58,7 @@ def _best(comparison: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def chart(comparison: dict[str, Any]) -> Chart:
-    """Means with bands of one standard deviation over everybody's budget, on a logarithmic scale."""
+    """Means with bands of one standard deviation over the budget, on a logarithmic scale."""
     base, names = comparison["baselines"], comparison["series"]
     levels = [("ceiling", float(base["central"]))]
     levels += [("constant", float(base["constant"]))] if constant_fits(comparison) else []
@@ -81,7 +81,7 @@ def chart(comparison: dict[str, Any]) -> Chart:
 
 
 def picture_title(comparison: dict[str, Any]) -> str:
-    """What is said above the chart where it stands alone."""
+    """The chart's title where it stands alone."""
     seeds, what = many(len(comparison["seeds"]), "seed"), PurePath(comparison["data"]).stem
     bands = "; bands: one standard deviation" if len(comparison["seeds"]) > 1 else ""
     return f"{what}: {many(comparison['owners'], 'owner')}, {seeds}{bands}"
@@ -121,7 +121,7 @@ def _key(comparison: dict[str, Any]) -> list[Entry]:
 
 
 def _means(comparison: dict[str, Any]) -> list[tuple[str, bool, list[tuple[str, str]]]]:
-    """Of each series and baseline its name, whether it is an oracle value, and at each ε its words and why not."""
+    """Each series' and baseline's name, whether it is an oracle value, and at each ε its value or why it has none."""
     seeds, base, epsilons = len(comparison["seeds"]), comparison["baselines"], comparison["epsilon"]
     cells = {(cell["series"], cell["epsilon"]): cell for cell in comparison["cells"]}
     rows = [
@@ -170,7 +170,7 @@ def _privacy(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _person(cell: dict[str, Any]) -> str:
-    """For a person at several owners, and at two where these are more."""
+    """The ε for a person at several owners; where these are more than two, also at two."""
     if cell["person"] is None:
         return "one owner"
     pair = "" if cell.get("pair") is None else f" (at 2 owners ≤ {upper(float(cell['pair']))})"
@@ -187,7 +187,7 @@ def _settings(comparison: dict[str, Any]) -> dict[str, Any]:
 
 
 def _made(comparison: dict[str, Any]) -> dict[str, str]:
-    made = comparison["provenance"]
-    versions = ", ".join(f"{key} {value}" for key, value in made["versions"].items())
+    provenance = comparison["provenance"]
+    versions = ", ".join(f"{key} {value}" for key, value in provenance["versions"].items())
     seconds = sum(cell.get("seconds", 0.0) for cell in comparison["cells"])
-    return {"versions": versions, "platform": made["platform"], "training": f"{seconds:.1f} s"}
+    return {"versions": versions, "platform": provenance["platform"], "training": f"{seconds:.1f} s"}

@@ -1,4 +1,4 @@
-"""What a constant predictor says, and whether a model beats it, in words."""
+"""A constant predictor, and whether a model beats it, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coterie.reports.amounts import number
 
 
 def says(judge: Judge, table: Table, scores: np.ndarray) -> str:
-    """What those constant scores say, as far as the metric looks at it."""
+    """The prediction of these constant scores, in words that suit the metric."""
     if not len(scores):
         return "a constant"
     if judge.task == "regression":
@@ -28,7 +28,7 @@ def says(judge: Judge, table: Table, scores: np.ndarray) -> str:
 
 
 def verdict(name: str, joint: float, constant: float, what: str) -> str:
-    """That a model is no better than a constant; nothing of one that is."""
+    """A sentence if a model is no better than a constant; empty if it is."""
     if beats(name, joint, constant):
         return ""
     if not math.isfinite(joint):

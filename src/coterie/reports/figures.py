@@ -1,4 +1,4 @@
-"""Charts and gauges of the pages as pictures: matplotlib draws what they say, in the style sheet's colours."""
+"""The pages' charts and gauges as pictures: matplotlib draws them in the style sheet's colours."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _POINTS = 0.75  # of a pixel
 _WIDTH = 8.0  # inches
 _ROOM = 45  # characters of the key that fit side by side
-_LONGEST = 95  # characters of it that fit at all
+_LONGEST = 95  # characters of the key that fit in a line
 _NAME = 40  # characters of an owner's name
 
 
 def drawn(chart: Chart, title: str) -> Figure:
     """The chart with its key below."""
     labels = []
-    for entry in chart.key:  # what no owner released is marked as on the page
+    for entry in chart.key:  # oracle values are marked as on the page
         end = f"{f': {entry.value}' * bool(entry.value)}{' (oracle)' * entry.oracle}"
         labels.append(shorten(entry.words, _LONGEST - len(end), placeholder="…") + end)
     columns = 1 if max(map(len, labels)) > _ROOM else 2
@@ -66,13 +66,15 @@ def png(figure: Figure) -> bytes:
 
 
 def _draw(axes: Axes, shape: Shape, label: str | None = None) -> None:
-    """As the style sheet has it; like there, what touches the picture's edge is not cut off."""
+    """Draw a shape as the style sheet says; shapes at the picture's edge are not cut off, as on the page."""
     says = look(shape.kind)
     colour = says.get("stroke") or says["fill"]
     colour = shape.colour if colour == "currentColor" else colour
     width = _POINTS * float(says.get("stroke-width", 0))
     style: dict[str, Any] = {
-        "color": LIGHT[colour[len("var(--") : -1]] if colour.startswith("var") else colour,  # in the light
+        "color": LIGHT[colour[len("var(--") : -1]]
+        if colour.startswith("var")
+        else colour,  # of the light theme
         "alpha": float(says.get("opacity", 1)),
         "clip_on": False,
     }
@@ -83,7 +85,7 @@ def _draw(axes: Axes, shape: Shape, label: str | None = None) -> None:
         axes.plot(x, y, "o", markersize=width, markeredgewidth=0, label=label, **style)
     else:
         dashes = [
-            float(one) * _POINTS / width for one in re.findall(r"\d+", says.get("stroke-dasharray", ""))
+            float(length) * _POINTS / width for length in re.findall(r"\d+", says.get("stroke-dasharray", ""))
         ]
         line = (0, dashes) if dashes else "-"
         axes.plot(x, y, linewidth=width, linestyle=line, label=label, **style)  # pyright: ignore[reportArgumentType]
@@ -105,7 +107,7 @@ def _new(height: float, title: str) -> tuple[Figure, Axes]:
 
 
 def _as_written(figure: Figure) -> Figure:
-    """No name is a formula, whatever it is made of."""
+    """The figure with formulas switched off, so that names appear as they are written."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):

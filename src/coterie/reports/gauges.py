@@ -1,4 +1,4 @@
-"""Each owner's certified ε against its budget, as bars. What is equal is said once, and whose it is folded away."""
+"""Each owner's certified ε against its budget, as bars. Equal bars are drawn once, with a list of their owners."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from coterie._rounding import at_most
 from coterie.reports.amounts import number
 from coterie.reports.reading import Run
 
-_ALIKE = 3  # owners with equal bars up to whom each has its own
-_LISTED = 40  # bars shown at once; of more only the fullest
+_ALIKE = 3  # owners with equal bars: up to so many, each has its own
+_LISTED = 40  # bars shown at once; if there are more, only the fullest
 _FULLEST = 12
 _PRINTED = 15  # bars on paper, as the style sheet has it
-MOST = 1_000  # owners that the page names at all
+MOST = 1_000  # the most owners that the page names
 
 
 class Gauge(NamedTuple):
-    """One bar: whose it is, what it says, and how full it is."""
+    """One bar: its owners, its words, and how full it is."""
 
     who: tuple[
         str, str
@@ -31,22 +31,23 @@ class Gauge(NamedTuple):
 def gauges(run: Run) -> dict[str, Any]:
     """A bar for each owner, or for each group of owners whose bars would be equal; the fullest first, where many."""
     groups = _groups(run)
-    spent, budgets, kept = run.privacy.certified.per_owner, run.privacy.budgets, run.privacy.within
-    # The number that pictures have, and the name; once, where the name is only a number.
-    named = [("" if name == f"owner {one}" else str(one), name) for one, name in zip(run.numbers, run.names)]
+    spent, budgets, keeps = run.privacy.certified.per_owner, run.privacy.budgets, run.privacy.within
+    # The number in pictures, and the name; only the name where that is a number.
+    numbered = zip(run.numbers, run.names)
+    named = [("" if name == f"owner {index}" else str(index), name) for index, name in numbered]
     if len(groups) > _LISTED:
         groups.sort(key=lambda group: -round(spent[group[0]] / budgets[group[0]], 3))
     shown = len(groups) if len(groups) <= _LISTED else _FULLEST
     bars, alike, left = [], [], MOST
     for group in groups:
-        at, within = group[0], kept[group[0]]
+        at, within = group[0], keeps[group[0]]
         words = f"ε {number(at_most(spent[at]))} of {number(budgets[at])}"
         kind = "endless" if math.isinf(spent[at]) else "" if within else "above"
         who = named[at] if len(group) == 1 else ("", f"{len(group):,} owners alike")
         bars.append(
             Gauge(who, words + ("" if within else ", above"), within, kind, min(spent[at] / budgets[at], 1.0))
         )
-        if len(group) > 1:  # who is meant by "alike", up to a limit
+        if len(group) > 1:  # the names of owners alike, up to a limit
             alike.append((words, [named[one] for one in group[:left]]))
             left -= len(alike[-1][1])
     return {
@@ -60,13 +61,13 @@ def gauges(run: Run) -> dict[str, Any]:
 
 
 def _groups(run: Run) -> list[list[int]]:
-    """Owners by what their bars show, in the order of the first; a few alike stay apart, with their names."""
-    found: dict[tuple[str, float], list[int]] = {}
+    """Owners grouped by their bars, in the order of the first; a few equal ones stay separate, with their names."""
+    alike: dict[tuple[str, float], list[int]] = {}
     for at, (spent, budget) in enumerate(zip(run.privacy.certified.per_owner, run.privacy.budgets)):
-        found.setdefault((number(at_most(spent)), budget), []).append(at)
+        alike.setdefault((number(at_most(spent)), budget), []).append(at)
     parted = (
-        [group] if len(group) > _ALIKE or len(found) == 1 else [[at] for at in group]
-        for group in found.values()
+        [group] if len(group) > _ALIKE or len(alike) == 1 else [[at] for at in group]
+        for group in alike.values()
     )
     return sorted((group for groups in parted for group in groups), key=lambda group: group[0])
 
@@ -76,8 +77,8 @@ def _note(run: Run, groups: list[list[int]]) -> str:
     if len(groups) == 1 and owners > 1:
         spent, budget = number(at_most(privacy.certified.max)), number(privacy.budgets[0])
         who = "Both" if owners == 2 else f"All {owners:,}"
-        told = f"{who} owners alike: certified ε ≤ {spent} of a budget of {budget}"
+        caption = f"{who} owners alike: certified ε ≤ {spent} of a budget of {budget}"
     else:
-        told = "Certified ε against the budget that each owner set"
-        told += f", fullest first; {_FULLEST} of {len(groups):,} bars" if len(groups) > _LISTED else ""
-    return f"{told}. δ = {number(privacy.delta)}."
+        caption = "Certified ε against the budget that each owner set"
+        caption += f", fullest first; {_FULLEST} of {len(groups):,} bars" if len(groups) > _LISTED else ""
+    return f"{caption}. δ = {number(privacy.delta)}."

@@ -1,6 +1,6 @@
 """One self-contained page about a run: no script, nothing fetched, readable on a phone, on paper, in the dark.
 
-Here are its values; `templates/run.html` has its words and their order.
+This module computes its values; `templates/run.html` has its words and their order.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from coterie.reports.stacks import stacks
 from coterie.reports.topology import NUMBERED, network
 from coterie.units import counted, several
 
-_WIDE = 60  # owners beyond whom the picture of their network takes the page's whole width
+_WIDE = 60  # owners: beyond, the picture of their network has the page's full width
 
 
 def page(run: Run, files: Mapping[str, bytes]) -> bytes:
-    """The page as a file holds it. `files`: what it was made from, of which it has the checksums."""
+    """The page's bytes. `files`: the files it was made from, whose checksums it shows."""
     metric, classes = run.metric, run.partition.classes
     swept, first = run.over_epsilon, sorted(metric.all, key=lambda name: name != metric.name)
     return render(
@@ -71,9 +71,9 @@ def _settings(run: Run) -> dict[str, str]:
     if isinstance(own := run.settings.get("settings", {}), dict):
         rows |= {f"{run.protocol}.{key}": value for key, value in own.items()}
     if isinstance(budgets := rows.get("epsilon"), (list, dict)):
-        each = list(budgets.values()) if isinstance(budgets, dict) else budgets
-        spread = f"{len(each):,} budgets, {min(each):g} to {max(each):g}"
-        rows["epsilon"] = each[0] if len(each) == 1 else spread
+        per_owner = list(budgets.values()) if isinstance(budgets, dict) else budgets
+        spread = f"{len(per_owner):,} budgets, {min(per_owner):g} to {max(per_owner):g}"
+        rows["epsilon"] = per_owner[0] if len(per_owner) == 1 else spread
     rows |= {f"{run.step}s": f"{run.rounds:,}", "messages": f"{run.messages:,}"}
     if run.selection:
         rows["chosen by the owners"] = choice(run.selection)

@@ -1,4 +1,4 @@
-"""The page that one party of a real run gets: what it did, what it cost, what it rests on."""
+"""The report of one party of a real run: its result, its privacy costs, its assumptions."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from coterie.reports.published import told
 from coterie.reports.rendering import render
 from coterie.units import told_owners
 
-_LISTED = 8  # columns that are named; agreement.json has all
+_LISTED = 8  # columns named on the page; agreement.json has all
 
 
-def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
-    """`found`: the summary of the run; `agreement`: what all parties agreed on."""
+def page(summary: dict[str, Any], agreement: dict[str, Any]) -> str:
+    """The page as text. `summary`: of the run; `agreement`: the agreement's plain values."""
     classes = tuple(agreement["schema"].get("classes") or ())
-    own = found.get("own_metric")
+    own = summary.get("own_metric")
     return render(
         "node.html",
-        title=f"{found['network']}, {found['name']}",
-        found=found,
+        title=f"{summary['network']}, {summary['name']}",
+        found=summary,
         own=f"{own['name']} {_value(own['value'])}" if own else "",
-        chosen=choice(found["selection"]) if found["selection"] else "",
-        published=told(found["evaluation"], classes) if found["evaluation"] else None,
-        privacy=_privacy(found) if found["certified_epsilon"] is not None else None,
+        chosen=choice(summary["selection"]) if summary["selection"] else "",
+        published=told(summary["evaluation"], classes) if summary["evaluation"] else None,
+        privacy=_privacy(summary) if summary["certified_epsilon"] is not None else None,
         owners=", ".join(agreement["owners"]),
-        traffic={key: f"{value:,}" for key, value in sorted(found["traffic"].items())},
-        refusals={key: f"{value:,}" for key, value in sorted(found["refusals"].items())},
+        traffic={key: f"{value:,}" for key, value in sorted(summary["traffic"].items())},
+        refusals={key: f"{value:,}" for key, value in sorted(summary["refusals"].items())},
         agreement=_agreement(agreement),
     )
 
 
-def _privacy(found: dict[str, Any]) -> dict[str, Any]:
+def _privacy(summary: dict[str, Any]) -> dict[str, Any]:
     """What an owner spent of its budget, and what was claimed and certified."""
-    spent, budget = found["spent_epsilon"], found["budget_epsilon"]
+    spent, budget = summary["spent_epsilon"], summary["budget_epsilon"]
     within = isinstance(spent, (int, float)) and spent <= budget
     rows = {
-        "claimed ε": "nothing" if found["claimed_epsilon"] is None else _value(found["claimed_epsilon"]),
-        "certified ε": f"{_bound(found['certified_epsilon'])} for this run",
-        **_together(found.get("all_others_epsilon")),
-        **_person(found),
+        "claimed ε": "nothing" if summary["claimed_epsilon"] is None else _value(summary["claimed_epsilon"]),
+        "certified ε": f"{_bound(summary['certified_epsilon'])} for this run",
+        **_together(summary.get("all_others_epsilon")),
+        **_person(summary),
         "audited ε": "not here: see coterie audit",
-        "δ": number(found["delta"]),
-        "adversary's view": found["view"],
-        "releases": f"{found['releases']:,}, each charged before it left",
-        "ledger": found["ledger"],
+        "δ": number(summary["delta"]),
+        "adversary's view": summary["view"],
+        "releases": f"{summary['releases']:,}, each charged before it left",
+        "ledger": summary["ledger"],
     }
     part = spent / budget if within else 1.0
     return {"within": within, "spent": f"ε {_bound(spent)} of {number(budget)}", "part": part, "rows": rows}
 
 
 def _together(epsilon: float | str | None) -> dict[str, str]:
-    """Of masked sums: the second number."""
+    """The ε against all other owners together, for masked sums."""
     return {} if epsilon is None else {"against all other owners together": f"ε {_bound(epsilon)}"}
 
 
-def _person(found: dict[str, Any]) -> dict[str, str]:
-    """Of a person whom several owners know."""
-    told = {told_owners(found.get("owners_per_person", 1)): found.get("person_epsilon")}
-    told |= {2: found["pair_epsilon"]} if found.get("pair_epsilon") is not None else {}
+def _person(summary: dict[str, Any]) -> dict[str, str]:
+    """The ε for a person whom several owners know."""
+    bounds = {told_owners(summary.get("owners_per_person", 1)): summary.get("person_epsilon")}
+    bounds |= {2: summary["pair_epsilon"]} if summary.get("pair_epsilon") is not None else {}
     return {
         f"for a person at {owners} owners": f"ε {_bound(epsilon)}"
-        for owners, epsilon in told.items()
+        for owners, epsilon in bounds.items()
         if epsilon is not None
     }
 
@@ -80,7 +80,7 @@ def _agreement(agreement: dict[str, Any]) -> dict[str, str]:
 
 def _setting(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {one}" for key, one in value.items()) or "none"
+        return ", ".join(f"{key} {entry}" for key, entry in value.items()) or "none"
     return str(value)
 
 

@@ -6,8 +6,8 @@ import math
 
 from coterie.relations import named
 
-_MOST = 1e15  # nothing is said to be rarer than 1 in so many
-_SLACK = 1e-9  # relative: what rounding in doubles may take from a share that is a round number
+_MOST = 1e15  # the rarest share in words: 1 in so many
+_SLACK = 1e-9  # relative: for rounding errors in shares that are round numbers
 
 
 def suspicion(prior: float, epsilon: float) -> float:
@@ -51,11 +51,11 @@ def one_in(share: float) -> str:
     """
     if share > 0.5:
         return in_hundred(share)
-    many = min((1 + _SLACK) / share, _MOST)
-    if many < 10:
-        return f"1 in {math.floor(10 * many) / 10:g}"
-    unit = 10 ** max(0, math.floor(math.log10(many)) - 2)  # three digits
-    return f"1 in {math.floor(many / unit) * unit:,}"
+    times = min((1 + _SLACK) / share, _MOST)
+    if times < 10:
+        return f"1 in {math.floor(10 * times) / 10:g}"
+    unit = 10 ** max(0, math.floor(math.log10(times)) - 2)  # three digits
+    return f"1 in {math.floor(times / unit) * unit:,}"
 
 
 def in_hundred(share: float) -> str:

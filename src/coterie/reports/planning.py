@@ -14,7 +14,7 @@ JOINT, LOCAL = "#1b6ca8", "#c05621"
 
 
 class ForecastBand(NamedTuple):
-    """A forecast over something, with its interval."""
+    """A forecast over one variable, with its interval."""
 
     at: np.ndarray  # (points,) ascending
     middle: np.ndarray
@@ -23,7 +23,7 @@ class ForecastBand(NamedTuple):
 
 
 def forecast_over(band: ForecastBand, nothing: float, xlabel: str, title: str) -> Figure:
-    """Predicted excess risk, its interval, and what a model that knows nothing has."""
+    """Predicted excess risk with its interval, and that of a model that knows nothing."""
     figure, (axes,) = new()
     _draw(axes, band, JOINT, "predicted; band: what the problem's constants might be")
     axes.axhline(nothing, color=LOCAL, linewidth=1.5, linestyle="--", label="a model that knows nothing")
@@ -56,7 +56,7 @@ def _draw(axes: Axes, band: ForecastBand, color: str, label: str) -> None:
 
 
 def ticks(axes: Axes, at: np.ndarray) -> None:
-    """Marks at these values of x, and nowhere else."""
+    """Put ticks at these values of x alone."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     axes.xaxis.set_major_locator(FixedLocator(list(at)))

@@ -1,4 +1,4 @@
-"""What a run's page says about privacy, as plain values: the result in a sentence, and the three columns."""
+"""The privacy part of a run's page, as plain values: the result in a sentence, and three columns."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class Bar(NamedTuple):
 
 def lead(run: Run) -> dict[str, Any]:
     """The words of the result in a sentence."""
-    metric, owners, told = run.metric, len(run.names), run.evaluation
+    metric, owners, evaluation = run.metric, len(run.names), run.evaluation
     who = "One owner" if owners == 1 else f"Together, {owners:,} owners"
     published = ""
-    if told is not None and not told["diverged"] and told["metrics"]:  # charged for, so that all may hear it
-        first = metric.name if metric.name in told["metrics"] else next(iter(told["metrics"]))
-        published = f"{title(first)} {shown(told['metrics'][first])}"
+    if evaluation is not None and not evaluation["diverged"] and evaluation["metrics"]:
+        metrics = evaluation["metrics"]  # charged for, so they may be published
+        first = metric.name if metric.name in metrics else next(iter(metrics))
+        published = f"{title(first)} {shown(metrics[first])}"
     return {
         "verdict": verdict_of(metric.name, metric.joint, metric.constant, metric.constant_says),
         "who": f"{who} with {counted(sum(run.sizes), run.privacy.unit)}",
@@ -56,11 +57,11 @@ def claims(privacy: WrittenPrivacy) -> dict[str, Any]:
     above = claimed is not None and worst > claimed * (1 + 1e-6)
     stated = "none stated" if claimed is None else number(claimed)
     proved = number(at_most(worst))
-    found = "not measured" if audited is None else number(at_least(audited))
+    measured = "not measured" if audited is None else number(at_least(audited))
     rows = [
         Bar("claimed by the paper", "claimed", claimed, stated),
         Bar("certified, at most", "above" if above else "certified", worst, proved),
-        Bar("audited, at least", "audited", audited, found),
+        Bar("audited, at least", "audited", audited, measured),
     ]
     bars, mark, logarithmic = _lengths(rows, budgets[0] if same else None)
     caption = f"ε, {'logarithmic' if logarithmic else 'linear, from zero'}. "
@@ -78,7 +79,7 @@ def claims(privacy: WrittenPrivacy) -> dict[str, Any]:
         "first": (
             stated if claimed is None else f"ε = {stated}",
             "ε = ∞" if math.isinf(worst) else f"ε ≤ {proved}",
-            found if audited is None else f"ε ≥ {found}",
+            measured if audited is None else f"ε ≥ {measured}",
         ),
         "rows": _rows(privacy),
         "notes": _notes(privacy),
@@ -86,15 +87,15 @@ def claims(privacy: WrittenPrivacy) -> dict[str, Any]:
 
 
 def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, float]], float | None, bool]:
-    """Each bar with its length from zero on one scale, or on a logarithmic one where they differ too much; where the
-    budget is; and which scale it is."""
+    """Each bar with its length on a scale from zero, or on a logarithmic one where they differ too much; the budget's
+    place; and whether the scale is logarithmic."""
     known = [row.value for row in rows if row.value is not None]
-    finite = [one for one in [*known, budget] if one is not None and math.isfinite(one)]
-    positive = [one for one in finite if one > 0]
+    finite = [bound for bound in [*known, budget] if bound is not None and math.isfinite(bound)]
+    positive = [bound for bound in finite if bound > 0]
     logarithmic = bool(positive) and max(positive) > _LOGARITHMIC * min(positive)
     top = max(finite, default=1.0) or 1.0
-    if any(math.isinf(one) for one in known):
-        top *= 1.25  # an endless bar is longer than any other
+    if any(math.isinf(bound) for bound in known):
+        top *= 1.25  # an infinite bar is longer than any other
 
     low = math.floor(math.log10(min(positive))) - 1 if logarithmic else 0.0
     lengths = []
@@ -110,7 +111,7 @@ def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, flo
 
 
 def _rows(privacy: WrittenPrivacy) -> list[tuple[str, str, str, str]]:
-    """The other rows of the table: what each number is, of what, under which assumptions, who says so."""
+    """The other rows of the table: each number's meaning, subject, assumptions and source."""
     claim, certificate = privacy.claim, msgspec.structs.asdict(privacy)
     audit = {} if privacy.audited is None else privacy.audit
     finding = audit.get("finding")
@@ -145,30 +146,30 @@ def _limit(epsilon: float) -> str:
 
 
 def _notes(privacy: WrittenPrivacy) -> list[str]:
-    """Why a number is infinite, when a claim does not apply, what a certificate warns of, what contradicts."""
+    """Why a number is infinite, when a claim does not apply, warnings of a certificate, and contradictions."""
     note, unit, known_to = str(privacy.claim.get("note") or ""), privacy.unit, privacy.owners_per_person
-    found = [f"the claim is {note}" if note.startswith("outside") else note, privacy.reason]
+    notes = [f"the claim is {note}" if note.startswith("outside") else note, privacy.reason]
     if privacy.all_others is not None:
-        found.append(f"against all other owners together, were they to collude: {_limit(privacy.all_others)}")
+        notes.append(f"against all other owners together, were they to collude: {_limit(privacy.all_others)}")
     if privacy.person is not None:
         meant = ", which is what budgets are for" if known_to > 1 else ""
-        found.append(f"for one {at_owners(unit, told_owners(known_to))}: {_limit(privacy.person)}{meant}")
+        notes.append(f"for one {at_owners(unit, told_owners(known_to))}: {_limit(privacy.person)}{meant}")
     if privacy.pair is not None:
-        found.append(f"for one {at_owners(unit, 2)}: {_limit(privacy.pair)}")
-    found += privacy.warnings
+        notes.append(f"for one {at_owners(unit, 2)}: {_limit(privacy.pair)}")
+    notes += privacy.warnings
     if privacy.audited is not None:
-        found += _contradictions(privacy.audited, privacy.audit)
-    return [one.rstrip(".") for one in found if one]
+        notes += _contradictions(privacy.audited, privacy.audit)
+    return [sentence.rstrip(".") for sentence in notes if sentence]
 
 
 def _contradictions(audited: float, audit: dict[str, Any]) -> list[str]:
-    """What an attack refutes: claim and certificate of what it attacked."""
-    found = []
+    """The bounds that an attack refutes: claim or certificate of the attacked releases."""
+    refuted = []
     for key, words in (
         ("certified_epsilon", "the certificate of what it attacked, so one of the two is wrong"),
         ("claimed_epsilon", "the claim for what it attacked, and refutes it at the stated confidence"),
     ):
         bound = audit.get(key)
         if isinstance(bound, (int, float)) and audited > bound:
-            found.append(f"the audit is above {words}")
-    return found
+            refuted.append(f"the audit is above {words}")
+    return refuted

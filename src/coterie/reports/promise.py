@@ -1,4 +1,4 @@
-"""The promise in plain words: half a page for whom a record is about, made of the same facts as the statement.
+"""The promise in plain words: half a page for the people in the records, from the same facts as the statement.
 
 Every sentence must be one that a nurse understands and that follows from the certificate: `odds` has the arguments.
 """
@@ -15,11 +15,11 @@ from coterie.units import OWNER, counted
 
 OFTEN, SELDOM = 1 / 10, 1 / 1000  # how often the suspicions of the examples are right beforehand
 _ACCUSED = 1 / 1000  # of all suspects, in the example that counts δ
-_CERTAIN = 0.99  # is called near certainty; if even the seldom suspicion becomes it, nothing is promised
+_CERTAIN = 0.99  # near certainty: if even the seldom suspicion reaches it, nothing is promised
 
 
 def promise(facts: Facts) -> list[str]:
-    """A sentence or a few for each item, as "Item: what holds"; the first is all of it in one, fit for a terminal."""
+    """A few sentences for each item, as "Item: what holds"; the first sums all up in one, fit for a terminal."""
     epsilon, delta = of_replacing(facts.promised, facts.delta, facts.relation)
     short = at_most(epsilon, delta, facts.whom)
     if facts.engine == SEEDED:
@@ -44,14 +44,14 @@ def promise(facts: Facts) -> list[str]:
 
 
 def so_far(epsilon: float, delta: float, relation: str, unit: str) -> str:
-    """The same sentence for all runs that a ledger counts."""
+    """The summarising sentence for all runs in a ledger."""
     # A ledger may count up to so many records of one person.
     whose = unit if unit == "record" else f"person's {unit}"
     return f"All runs so far: {at_most(*of_replacing(epsilon, delta, relation), whose)}"
 
 
 def at_most(epsilon: float, delta: float, unit: str) -> str:
-    """What (ε, δ) for replacing one `unit` makes of a suspicion, in a sentence."""
+    """How far (ε, δ) for replacing one `unit` can strengthen a suspicion, in a sentence."""
     if not math.isfinite(epsilon) or delta >= 1:
         return f"nothing is promised about any {unit}."
     if _promises_nothing(epsilon, delta):
@@ -72,8 +72,8 @@ def _promises_nothing(epsilon: float, delta: float) -> bool:
 
 def _done(facts: Facts) -> str:
     where = "this was a simulation, in one place, of the following. O" if facts.engine in ONE_DOMAIN else "o"
-    each = "each has" if facts.unit == UNIT else f"all records of one {facts.noun} together have"
-    sums = f"sums over records, in which {each} a limited part"
+    subject = "each has" if facts.unit == UNIT else f"all records of one {facts.noun} together have"
+    sums = f"sums over records, in which {subject} a limited part"
     stays = "Your record stays with its owner" if facts.unit == UNIT else "Your records stay with their owner"
     noise = "with random noise added" if facts.noisy else "without any noise"
     if facts.colluding is not None and not facts.quorum:
@@ -96,7 +96,7 @@ def _done(facts: Facts) -> str:
 
 
 def _learnt(facts: Facts) -> list[str]:
-    """What anybody can learn about one record, and what δ and repetition do to it."""
+    """What anybody can learn about one record, and how δ and repeated runs change that."""
     epsilon, delta = of_replacing(facts.promised, facts.delta, facts.relation)
     if facts.engine == SEEDED or not math.isfinite(epsilon) or delta >= 1:
         why = f" The reason: {facts.reason.rstrip('.')}." if facts.reason else ""
@@ -136,7 +136,7 @@ def _several(facts: Facts) -> str:
 
 
 def _right(share: float) -> str:
-    """At most 1 in so many, with hundredths beside it where they say more."""
+    """At most 1 in so many, also in hundredths where that is clearer."""
     if share >= _CERTAIN:
         return "nearly all may be right"
     hundredths = f" ({in_hundred(share)})" if 0.1 < share <= 0.5 else ""
@@ -167,28 +167,28 @@ def _exception(facts: Facts, epsilon: float, delta: float) -> str:
 
 
 def _beware(facts: Facts) -> list[str]:
-    """What the promise needs, where that is not a matter of course."""
-    found = []
+    """Conditions of the promise that do not always hold."""
+    warnings = []
     if facts.engine in ONE_DOMAIN:
-        found.append(
+        warnings.append(
             f"in this simulation all records lay in {ONE_DOMAIN[facts.engine]}, and the noise comes from a seed: "
             "whoever has either is not held off by any of this."
         )
     if facts.colluding is not None:
         second = of_replacing(epsilon_of(facts.all_others), facts.delta, facts.relation)
-        found.append(f"{honest(facts)} If all of them worked together, {at_most(*second, facts.unit)}")
+        warnings.append(f"{honest(facts)} If all of them worked together, {at_most(*second, facts.unit)}")
     elif not facts.own_noise:
         noise = f", and at least {many(facts.quorum, 'owner')} must add their noise" if facts.quorum else ""
-        found.append(f"whoever adds up the owners' sums sees more, and has to be trusted{noise}.")
+        warnings.append(f"whoever adds up the owners' sums sees more, and has to be trusted{noise}.")
     if not facts.classes_declared:
-        found.append(
+        warnings.append(
             "the list of possible answers was read off the records; a rare answer can betray whose it is."
         )
     if not facts.columns_declared:
-        found.append(
+        warnings.append(
             "what the columns may hold was read off the records; its extremes can betray whose they are."
         )
     if not facts.test_is_public:
-        found.append("scores on the owners' own records are not covered, and should not be published.")
-    said = " ".join(sentence[0].upper() + sentence[1:] for sentence in found)
-    return [f"Beware: {said[0].lower()}{said[1:]}"] if found else []
+        warnings.append("scores on the owners' own records are not covered, and should not be published.")
+    text = " ".join(sentence[0].upper() + sentence[1:] for sentence in warnings)
+    return [f"Beware: {text[0].lower()}{text[1:]}"] if warnings else []

@@ -9,11 +9,11 @@ from coterie.evaluation.words import DIVERGED, about, shown, title, too_few
 from coterie.relations import UNIT
 from coterie.units import several
 
-SHOWN = 12  # classes of a table that can still be read
+SHOWN = 12  # the most classes of a readable table
 
 
 def told(evaluation: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
-    """Numbers that may be told, with 95 % intervals; none of them is an oracle value."""
+    """Published numbers with 95 % intervals; none of them is an oracle value."""
     cells, bands = evaluation["confusion"], evaluation["calibration"]
     cells = cells if cells is not None and len(classes) == len(cells) <= SHOWN else []
     return {
@@ -21,7 +21,7 @@ def told(evaluation: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, A
         "about": about(evaluation),
         "what": "rows" if evaluation["unit"] == UNIT else several(evaluation["unit"]),
         "classes": classes,
-        "metrics": [(title(name), shown(one)) for name, one in evaluation["metrics"].items()],
+        "metrics": [(title(name), shown(metric)) for name, metric in evaluation["metrics"].items()],
         "groups": _groups(evaluation["groups"], evaluation["unit"]),
         "confusion": [[_count(cell) for cell in row] for row in cells],
         "calibration": _calibration(bands) if bands is not None and len(classes) == 2 else [],
@@ -29,7 +29,7 @@ def told(evaluation: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, A
 
 
 def _groups(groups: dict[str, Any] | None, unit: str) -> dict[str, Any] | None:
-    """A row for each group; of one with too few records, or units, no cells."""
+    """A row for each group, without cells where it has too few records or units."""
     if groups is None:
         return None
     rows = []
@@ -46,8 +46,8 @@ def _groups(groups: dict[str, Any] | None, unit: str) -> dict[str, Any] | None:
     }
 
 
-def _count(one: dict[str, Any]) -> str:
-    return f"{one['value']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
+def _count(interval: dict[str, Any]) -> str:
+    return f"{interval['value']:,.0f} ({interval['low']:,.0f} to {interval['high']:,.0f})"
 
 
 def _calibration(bands: list[dict[str, Any]]) -> list[tuple[str, str]]:

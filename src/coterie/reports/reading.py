@@ -1,4 +1,4 @@
-"""The files of a run's folder as typed values. They may come from anybody: what is not as expected is named.
+"""The files of a run's folder as typed values. They may come from anybody: errors name what is not as expected.
 
 Types are those of result.json, key by key: msgspec converts to them.
 """
@@ -27,7 +27,7 @@ FILES = ("result.json", "trace.csv", "experiment.toml")  # what a report is made
 
 
 class Number(float):
-    """A JSON number, or the text that stands for one that JSON does not have."""
+    """A JSON number, or the text for one that JSON cannot express, such as infinity."""
 
 
 class Pair(TypedDict):
@@ -38,7 +38,7 @@ class Pair(TypedDict):
 
 
 class Interval(TypedDict):
-    """A published number with its two ends, of which each may be missing."""
+    """A published number with the ends of its interval, each of which may be missing."""
 
     value: float | None
     low: float | None
@@ -103,7 +103,7 @@ class Evaluation(TypedDict):
 
 
 class WrittenMetric(Struct, frozen=True, kw_only=True):
-    """What was reached. `oracle` names the values that no owner released."""
+    """The metric reached. `oracle` names the values that no owner released."""
 
     name: str
     joint: Number
@@ -111,7 +111,7 @@ class WrittenMetric(Struct, frozen=True, kw_only=True):
     central: Number
     constant: Number
     constant_says: str
-    why: str  # that metric is shown first, where it needs saying
+    why: str  # why that metric is shown first; empty where it is obvious
     all: dict[str, Pair]
     confusion: tuple[tuple[int, ...], ...] | None  # rows by true and by predicted class
     unit: str  # of a quantity
@@ -120,12 +120,12 @@ class WrittenMetric(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The metric as people call it."""
+        """The metric's name in words."""
         return METRICS[self.name].words
 
 
 class Benefit(Struct, frozen=True, kw_only=True):
-    """The metric of what each owner ends with, and of its own model without privacy. `oracle` as for the metric."""
+    """The metric of each owner's final model, and of its own model without privacy. `oracle` as for the metric."""
 
     joint: tuple[Number, ...]
     own: tuple[Number, ...]
@@ -133,7 +133,7 @@ class Benefit(Struct, frozen=True, kw_only=True):
 
 
 class OverEpsilon(Struct, frozen=True, kw_only=True):
-    """What other budgets would reach, the largest owner's ε ascending. Oracle values."""
+    """The metric at other budgets, by ascending ε of the largest owner. Oracle values."""
 
     epsilon: tuple[Number, ...]
     joint: tuple[Number, ...]
@@ -148,7 +148,7 @@ class Certified(Struct, frozen=True, kw_only=True):
 
 
 class WrittenPrivacy(Struct, frozen=True, kw_only=True):
-    """The three columns and what they are about."""
+    """The claimed, certified and audited ε, and what they are about."""
 
     relation: str
     unit: str
@@ -175,21 +175,21 @@ class WrittenPrivacy(Struct, frozen=True, kw_only=True):
 
     @property
     def budgets(self) -> tuple[float, ...]:
-        """Each owner's."""
+        """Each owner's budget."""
         return (
             self.budget if isinstance(self.budget, tuple) else (self.budget,) * len(self.certified.per_owner)
         )
 
     @property
     def within(self) -> tuple[bool, ...]:
-        """Which owners' certificates keep their budgets, up to rounding: of whom these are promised to."""
+        """Which owners' certificates are within their budgets, up to rounding, for the person or unit they protect."""
         person = math.inf if self.person is None else self.person
         spent = self.certified.per_owner if self.owners_per_person == 1 else (person,) * len(self.budgets)
-        return tuple(one <= budget * (1 + 1e-9) for one, budget in zip(spent, self.budgets))
+        return tuple(epsilon <= budget * (1 + 1e-9) for epsilon, budget in zip(spent, self.budgets))
 
 
 class WrittenNetwork(Struct, frozen=True, kw_only=True):
-    """Who talks to whom: links of a topology, or a hub that everybody meets. `links` is None if too many to draw."""
+    """The network: links of a topology, or a hub that all owners talk to. `links` is None if too many to draw."""
 
     topology: str | None
     hub: str | None
@@ -198,7 +198,7 @@ class WrittenNetwork(Struct, frozen=True, kw_only=True):
 
 
 class WrittenPartition(Struct, frozen=True, kw_only=True):
-    """How rows were dealt; `counts` of (owners, classes) are oracle values."""
+    """How rows were divided; `counts` of (owners, classes) are oracle values."""
 
     how: str
     classes: tuple[str, ...]
@@ -206,7 +206,7 @@ class WrittenPartition(Struct, frozen=True, kw_only=True):
 
 
 class Provenance(Struct, frozen=True, kw_only=True):
-    """With what the run was made."""
+    """The versions and the platform of the run."""
 
     versions: dict[str, Any]
     platform: str
@@ -240,14 +240,14 @@ class Run(Struct, frozen=True, kw_only=True):
     steps: np.ndarray = np.zeros(0)  # (points,) of trace.csv, like the next
     values: np.ndarray = np.zeros((0, 0))  # (points, models) the metric of each
     settings: dict[str, Any] = {}  # of experiment.toml
-    # What pictures call the owners: from 1, or as in their names where these are only numbers.
+    # Owners' numbers in pictures: from 1, or their names where these are numbers.
     numbers: tuple[int, ...] = ()
-    # (owners,) above zero where joining is better than a model of one's own; never so of one that diverged.
+    # (owners,) above zero where joining beats the owner's own model; never where the joint one diverged.
     gain: np.ndarray = np.zeros(0)
 
     @property
     def sizes_are_private(self) -> bool:
-        """Whether no owner tells its number of records: then they are oracle values."""
+        """Whether numbers of records are private, and so oracle values."""
         relation = RELATIONS.get(self.privacy.relation)
         return relation is not None and not relation.sizes_are_public
 
@@ -264,10 +264,10 @@ def read(files: Mapping[str, bytes]) -> Run:
     try:
         run = msgspec.convert(json.loads(files["result.json"]), Run, dec_hook=_number)
     except msgspec.ValidationError as error:
-        said, _, at = str(error).partition(" - at ")
+        complaint, _, at = str(error).partition(" - at ")
         path = at.strip("`").removeprefix("$.")
         raise InputError(
-            f"result.json: {path}{': ' * bool(path)}{said}. Give a folder that this version wrote."
+            f"result.json: {path}{': ' * bool(path)}{complaint}. Give a folder that this version wrote."
         ) from error
     except (ValueError, RecursionError) as error:
         raise InputError("result.json: is not JSON. Give the folder of a run.") from error
@@ -294,16 +294,16 @@ def read(files: Mapping[str, bytes]) -> Run:
 
 
 def _number(kind: type, value: Any) -> Number:
-    """What msgspec asks for what is no type of its own."""
+    """The hook of msgspec for types that it does not know."""
     if kind is not Number or not (value in ("inf", "-inf", "nan") or type(value) in (int, float)):
         raise ValueError(f"{str(value)[:40]!r} is not a number")
     return Number(value)
 
 
 def _fitting(run: Run) -> dict[str, bool]:
-    """Whether the parts that types say nothing of fit each other, by path."""
+    """By path, whether parts fit each other in ways that types cannot express."""
     owners, classes, swept = len(run.names), len(run.partition.classes), run.over_epsilon
-    each = {
+    per_owner = {
         "sizes": run.sizes,
         "benefit.joint": run.benefit.joint,
         "benefit.own": run.benefit.own,
@@ -317,7 +317,7 @@ def _fitting(run: Run) -> dict[str, bool]:
     }
     return {
         "owner_names": owners > 0,
-        **{path: len(values) == owners for path, values in each.items()},
+        **{path: len(values) == owners for path, values in per_owner.items()},
         **{
             path: rows is None or (len(rows) == height and all(len(row) == classes for row in rows))
             for path, (rows, height) in tables.items()

@@ -1,5 +1,5 @@
-"""Pages from the templates beside this module: whatever is not markup already is escaped, so that no name can become a
-program, and a value that is missing is an error."""
+"""Pages from the templates beside this module: all values are escaped, so that no name can become a script, and a
+missing value is an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, /, package: str = "coterie.reports", **context: Any) -> str:
-    """The page as text. `package`: whose templates are looked at before ours, which they may extend."""
+    """The page as text. `package`: its templates come before ours, which they may extend."""
     return _environment(package).get_template(template).render(context)
 
 
@@ -34,7 +34,7 @@ def _environment(package: str) -> Environment:
         "many": many,
         "number": number,
         "percent": percent,
-        "short": lambda value: f"{value:g}",  # a place in a drawing
+        "short": lambda value: f"{value:g}",  # a coordinate in a drawing
         "at_most": lambda epsilon: number(at_most(epsilon)),  # a certified ε, rounded up
         "sentence": lambda words: words[:1].upper() + words[1:],
     }

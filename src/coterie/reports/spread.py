@@ -1,4 +1,4 @@
-"""What a comparison's picture, page and terminal share: means with their deviation, and how much of it fits."""
+"""Shared by a comparison's picture, page and terminal: means with deviations, and the extent of a picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def spread_words(cell: dict[str, Any], seeds: int) -> str:
-    """`0.8011 ± 0.0021`; of one seed the value alone; of a diverged model that it is."""
+    """`0.8011 ± 0.0021`; for one seed the value alone; for a diverged model a word that says so."""
     mean = float(cell["mean"])
     if not math.isfinite(mean):
         return "diverged"
@@ -28,7 +28,7 @@ def extent(comparison: dict[str, Any], levels: Sequence[float]) -> tuple[float, 
 
 
 def constant_fits(comparison: dict[str, Any]) -> bool:
-    """Whether a constant can be drawn without pressing together what is compared."""
+    """Whether a constant can be drawn without squeezing the compared values."""
     base = comparison["baselines"]
     ends, level = extent(comparison, [float(base["central"])]), float(base["constant"])
     if ends is None or not math.isfinite(level):

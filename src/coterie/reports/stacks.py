@@ -12,7 +12,7 @@ from coterie.reports.reading import Run
 from coterie.reports.style import CLASSES, OTHER
 from coterie.units import counted, several
 
-_NUMBERED = 16  # columns beyond which not every one has its number below
+_NUMBERED = 16  # columns: beyond, not every one has a number below it
 
 
 def stacks(run: Run) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def stacks(run: Run) -> dict[str, Any]:
     if run.partition.counts is not None:
         labels = [*run.partition.classes]
         parts = np.array(run.partition.counts, int).reshape(owners, len(labels))
-    if len(labels) > most:  # as many as there are colours, the others as one
+    if len(labels) > most:  # one for each colour, and the others together
         parts = np.c_[parts[:, :most], parts[:, most:].sum(1)]
         labels = [*labels[:most], f"{len(labels) - most} others"]
     colours = [*CLASSES, OTHER][: len(labels)] or ["var(--joint)"]
@@ -31,7 +31,8 @@ def stacks(run: Run) -> dict[str, Any]:
     for at, row in enumerate(parts):
         heights = 100 * row / top
         titled = f"{numbers[at]} {run.names[at]}: {counted(sizes[at], run.privacy.unit)}"
-        columns.append((titled, [one for one in zip(100 - np.cumsum(heights), heights, colours) if one[1]]))
+        segments = zip(100 - np.cumsum(heights), heights, colours)
+        columns.append((titled, [segment for segment in segments if segment[1]]))
     described = (
         f"{several(run.privacy.unit)} of each of {many(owners, 'owner')}: {min(sizes):,} to {max(sizes):,}"
     )
@@ -42,6 +43,6 @@ def stacks(run: Run) -> dict[str, Any]:
         "described": described,
         "columns": columns,
         "up": [(share, f"{share * top:,.6g}") for share in (0.0, 0.5, 1.0)],
-        "along": [((at + 0.5) / owners, str(one)) for at, one in enumerate(numbers) if one % step == 0],
+        "along": [((at + 0.5) / owners, str(index)) for at, index in enumerate(numbers) if index % step == 0],
         "key": list(zip(labels, colours)),
     }

@@ -29,7 +29,7 @@ COLUMNS_READ = (
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the statement is made of: public, and plain, so that a file holds it and a reader can derive it again."""
+    """The statement's facts: public and plain values, so that a file can hold them for a reader to derive it again."""
 
     epsilon: float  # the largest certified
     delta: float
@@ -53,7 +53,7 @@ class Facts:
     # Share of records that owners kept out of training for these tables; 0: they are over all.
     held_out: float
     grouped_by: str  # the column whose values they are divided by; empty: none
-    # Noise that owners need of each other: how many of them may pool what they know; None: own noise.
+    # The number of owners that may collude, where owners rely on each other's noise; None: own noise.
     colluding: int | None = None
     # Where `colluding` is a number: the largest certificate against all other owners together.
     all_others: dict[str, Any] | None = None
@@ -71,42 +71,42 @@ class Facts:
     columns_declared: bool  # or made from the records
     test_is_public: bool
     engine: str
-    # What many sentences say, of the others.
+    # Derived from the others; used in many sentences.
     promised: float = field(
         init=False
     )  # the ε for whom the budget is promised: a unit, or a person at several owners
     noun: str = field(init=False)  # of the unit
     whom: str = field(init=False)  # to whom it is promised, after "one"
-    whole: str = field(init=False)  # what a δ that is too large would let somebody publish
-    # Where adding a record makes a neighbour, how many there are is a secret: no sentence may be made of it.
+    whole: str = field(init=False)  # what too large a δ would allow to be published
+    # Where adding a record makes a neighbour, sizes are secret: no sentence may contain them.
     sizes_are_private: bool = field(init=False)
     # Units that δ is held against: of the largest owner; where owners are the units, all owners. None where private.
     most: int = field(init=False)
 
     def __post_init__(self) -> None:
         noun, private = noun_of(self.unit), not named(self.relation).sizes_are_public
-        many = len(self.sizes) if noun == OWNER else max(self.sizes, default=0)
+        most = len(self.sizes) if noun == OWNER else max(self.sizes, default=0)
         for name, value in {
             "promised": self.epsilon if self.owners_per_person == 1 else epsilon_of(self.person),
             "noun": noun,
             "whom": at_owners(self.unit, self.owners_per_person),
             "whole": "a whole record" if self.unit == UNIT else f"all records of one {noun}",
             "sizes_are_private": private,
-            "most": 0 if private else many,
+            "most": 0 if private else most,
         }.items():
             object.__setattr__(self, name, value)
 
 
-# What nothing else in a result says. A result keeps these beside its certificates, under `privacy.facts`.
+# Facts found nowhere else in a result, which keeps them beside its certificates, under `privacy.facts`.
 KEPT = ("noise", "noisy", "norm", "clip_norm", "releases", "sampling", "extra", "own_noise", "quorum", "selection",
         "evaluation", "held_out", "grouped_by", "colluding", "all_others",
         "owners_per_person", "person", "features", "fitted_on_public_rows", "classes_declared", "columns_declared",
         "test_is_public")  # fmt: skip
-SOMETIMES = ("pair", "adding_up", "centre")  # kept where there is such a thing
+SOMETIMES = ("pair", "adding_up", "centre")  # kept only where they apply
 
 # Engines that hold everyone's records and seed, and where.
 ONE_DOMAIN = {"simulate": "one process", "spmd": "one group of processes that trust each other"}
-_IDEAL = "the guarantee is that of ideal noise of the same scale."  # of noise that nobody else can know
+_IDEAL = "the guarantee is that of ideal noise of the same scale."  # for noise that nobody else can know
 _KNOWN = dict.fromkeys(
     ONE_DOMAIN,
     "pseudo-random and in floating point, drawn from one seed in this simulation. The guarantee is that of ideal noise "
@@ -121,12 +121,12 @@ _OWN = (
 
 
 def undeclared(classes_declared: bool, columns_declared: bool) -> list[str]:
-    """What counts as public although it was read off the records."""
+    """Lists and ranges that count as public although they were read off the records."""
     return ([] if classes_declared else [CLASSES_READ]) + ([] if columns_declared else [COLUMNS_READ])
 
 
 def statement(facts: Facts) -> list[str]:
-    """One sentence or a few for each item, as "Item: what holds"."""
+    """A few sentences for each item, as "Item: what holds"."""
     sizes = "" if facts.sizes_are_private else f" each owner's number of {several(facts.unit)},"
     read_off = undeclared(facts.classes_declared, facts.columns_declared)
     but = "one" if facts.unit == UNIT else f"those of one {facts.noun}"
@@ -141,7 +141,7 @@ def statement(facts: Facts) -> list[str]:
         f"Adjacency: {named(facts.relation).words(facts.unit, facts.owners_per_person)}",
         f"Released: {_released(facts)}",
         f"Public without charge: names of owners and columns, classes, ranges,{sizes} the topology, who takes part "
-        f"when, and all settings.{''.join(f' Beware: {one}.' for one in read_off)}",
+        f"when, and all settings.{''.join(f' Beware: {remark}.' for remark in read_off)}",
         f"Adversary's view: {view}",
         f"Accountant: {facts.accountant}, over the noise and the sampling that were executed (calibration: "
         f"{facts.calibration}). `coterie certify --from result.json` computes it again.",
@@ -191,20 +191,20 @@ def _record(facts: Facts) -> str:
 
 
 def _otherwise(facts: Facts) -> str:
-    """The other number: of one unit where several are promised something, of a person at two owners else."""
+    """The ε beside the promised one: at one owner where the promise is for several, and at two owners."""
     if facts.person is None or math.isinf(facts.epsilon):
         return ""
-    told, at_two = "", facts.person
+    at_one, at_two = "", facts.person
     if facts.owners_per_person > 1:
-        told, at_two = (
+        at_one, at_two = (
             f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}.",
             facts.pair,
         )
     if at_two is None:
-        return told
+        return at_one
     epsilon = epsilon_of(at_two)
     bound = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
-    return f"{told} For one {at_owners(facts.unit, 2)}: {bound}."
+    return f"{at_one} For one {at_owners(facts.unit, 2)}: {bound}."
 
 
 def _released(facts: Facts) -> str:
@@ -244,7 +244,7 @@ def _released(facts: Facts) -> str:
 
 
 def together(facts: Facts) -> str:
-    """The second number: what holds if all other owners are against one."""
+    """The ε that holds if all other owners collude."""
     epsilon = epsilon_of(facts.all_others)
     return (
         "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}, δ = {number(facts.delta)}"
@@ -252,7 +252,7 @@ def together(facts: Facts) -> str:
 
 
 def epsilon_of(certificate: dict[str, Any] | None) -> float:
-    """The ε of a certificate as JSON has it."""
+    """The ε of a certificate in its JSON form."""
     value = (certificate or {}).get("epsilon")
     return float(value) if isinstance(value, int | float) else math.inf
 
@@ -279,7 +279,7 @@ def _delta(facts: Facts) -> str:
 
 
 def _against_owners(facts: Facts) -> str:
-    """Where owners are the units, n is how many there are of them."""
+    """Where owners are the units, n is the number of owners."""
     owners, delta = len(facts.sizes), number(facts.delta)
     if facts.delta * owners < 1:
         margin = number(1 / (facts.delta * owners))
@@ -292,9 +292,9 @@ def _against_owners(facts: Facts) -> str:
 
 def honest(facts: Facts) -> str:
     """Who must be honest where sums are masked, or noise is shared."""
-    others, needed = len(facts.sizes) - 1, len(facts.sizes) - 1 - (facts.colluding or 0)
+    fellows, needed = len(facts.sizes) - 1, len(facts.sizes) - 1 - (facts.colluding or 0)
     return (
-        f"at least {needed:,} of an owner's {others:,} fellow owners must be who they say they are, add their noise, "
+        f"at least {needed:,} of an owner's {fellows:,} fellow owners must be who they say they are, add their noise, "
         "and keep keys and noise to themselves."
     )
 
@@ -313,5 +313,5 @@ def _trust(facts: Facts) -> str:
             else "Everybody may see all messages: noise that owners share in pairs hides what is in each of them."
         )
         return f"{honest(facts)} {how}{place}"
-    others = f", and at least {many(facts.quorum, 'owner')} must add their noise" if facts.quorum else ""
-    return f"whoever adds up the owners' messages, who sees more than the stated view{others}.{place}"
+    quorum = f", and at least {many(facts.quorum, 'owner')} must add their noise" if facts.quorum else ""
+    return f"whoever adds up the owners' messages, who sees more than the stated view{quorum}.{place}"

@@ -1,4 +1,4 @@
-"""Who talks to whom, as plain values: owners as discs whose areas are their sizes, links, or a hub amidst."""
+"""The network as plain values: owners as discs with areas by size, and links, or a hub in the middle."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coterie.reports.reading import Run, WrittenNetwork
 from coterie.units import counted
 
 _SIDE = 360.0  # of the picture
-_MANY, _LARGE = 60, 720.0  # owners beyond whom it is larger, and how large
+_MANY, _LARGE = 60, 720.0  # owners: beyond, the picture has the larger side
 _MARGIN = 26.0
 _LARGEST = 19.0  # radius of a disc
 _SMALLEST = 2.5
-NUMBERED = 40  # owners beyond which numbers no longer fit
+NUMBERED = 40  # the most owners whose numbers fit
 _DENSE = 200  # links beyond which they are drawn finer
-MOST = 1_000  # owners beyond which a picture shows nothing
+MOST = 1_000  # the most owners that are drawn
 
 
 class Disc(NamedTuple):
@@ -33,13 +33,13 @@ class Disc(NamedTuple):
 
 
 def network(run: Run) -> dict[str, Any] | None:
-    """What the picture is made of; None where there is too much to draw."""
+    """The picture's values; None where there are too many owners or links to draw."""
     links, names = run.network, run.names
     if links.links is None or len(names) > MOST:
         return None
     at = placed(links, run.sizes)
     places, middle = at.places.tolist(), [at.side / 2, at.side / 2]
-    pairs = [(places[one], places[other]) for one, other in links.links]
+    pairs = [(places[first], places[second]) for first, second in links.links]
     if links.hub:
         pairs = [(place, middle) for place in places]
     spoken = links.hub or f"{links.topology} of {many(links.number_of_links, 'link')}"
@@ -57,18 +57,18 @@ def network(run: Run) -> dict[str, Any] | None:
 
 
 class Placed(NamedTuple):
-    """Where owners stand in a square, and how large they are drawn."""
+    """Owners' places in a square, and the sizes of their discs."""
 
     side: float
     places: np.ndarray  # (owners, 2)
     radii: np.ndarray  # (owners,) areas as the sizes
-    top: float  # where what is drawn begins from above
+    top: float  # the upper edge of the drawing
     height: float
-    dense: bool  # whether links are drawn finer, for they are many
+    dense: bool  # whether links are many, and drawn finer
 
 
 def placed(links: WrittenNetwork, sizes: tuple[int, ...]) -> Placed:
-    """The picture's measures."""
+    """The places and sizes of a picture."""
     side = _SIDE if len(sizes) <= _MANY else _LARGE
     places = (side / 2 + (side / 2 - _MARGIN) * layout(links, len(sizes))).round(1)
     apart = np.linalg.norm(places[:, None] - places[None], axis=2)
@@ -79,7 +79,7 @@ def placed(links: WrittenNetwork, sizes: tuple[int, ...]) -> Placed:
     top, height = 0.0, side
     if len(places) > 1:
         low, high = places[:, 1].min() - _MARGIN, places[:, 1].max() + _MARGIN
-        height = max(high - low, side / 3)  # owners beside each other have some air
+        height = max(high - low, side / 3)  # some space where owners are side by side
         top = round((low + high - height) / 2, 1)
     dense = links.number_of_links > _DENSE or len(sizes) > _DENSE
     return Placed(side, places, radii.round(1), top, round(height, 1), dense)
@@ -89,7 +89,7 @@ def layout(links: WrittenNetwork, owners: int) -> np.ndarray:
     """(owners, 2) places within [-1, 1]: a grid for a torus, rays for a star or hub, a circle, or springs."""
     if owners == 1:
         return np.array([[0.0, 0.8 if links.hub else 0.0]])
-    if owners == 2:  # beside each other, as people would draw it
+    if owners == 2:  # side by side
         return np.array([[-0.6, 0.0], [0.6, 0.0]])
     if links.topology == "torus":
         return _grid(owners)
@@ -106,8 +106,8 @@ def _circle(owners: int) -> np.ndarray:
 
 
 def _grid(owners: int) -> np.ndarray:
-    """The most square of grids with exactly that many places, as the torus is built."""
-    rows = next(one for one in range(math.isqrt(owners), 0, -1) if owners % one == 0)
+    """The grid nearest to a square with exactly so many places, as the torus is built."""
+    rows = next(divisor for divisor in range(math.isqrt(owners), 0, -1) if owners % divisor == 0)
     columns = owners // rows
     across, down = np.arange(owners) % columns, np.arange(owners) // columns
     middle = np.array([(columns - 1) / 2, (rows - 1) / 2])
@@ -120,8 +120,8 @@ def _springs(links: WrittenNetwork, owners: int) -> np.ndarray:
     graph = nx.empty_graph(owners)
     graph.add_edges_from(links.links or ())
     start = dict(enumerate(_circle(owners)))
-    found = nx.spring_layout(graph, pos=start, iterations=60, seed=0)
-    places = np.array([found[at] for at in range(owners)])
+    positions = nx.spring_layout(graph, pos=start, iterations=60, seed=0)
+    places = np.array([positions[at] for at in range(owners)])
     places -= (places.max(0) + places.min(0)) / 2
     return places / max(np.abs(places).max(), 1e-9)
 
