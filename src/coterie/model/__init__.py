@@ -1,7 +1,7 @@
-"""A trained model as a file that describes itself, and what one does with it: predict, show, publish, export.
+"""A trained model as a file that describes itself, and its uses: predict, show, publish, export.
 
-It may know problems (columns, feature steps) and nothing of how a model was trained: whoever trained it says so in
-plain values. Importing it needs NumPy alone.
+It may know problems (columns, feature steps) and nothing of how a model was trained: that comes as plain values.
+Importing it needs NumPy alone.
 """
 
 from coterie.model.predictor import TrainedModel, load

@@ -1,4 +1,4 @@
-"""What a model's file says of the model, as values and as JSON."""
+"""The description in a model's file, as values and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ IMAGES = "x"  # the array of images, unless it has a name of its own
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """All that is needed to use the model, and what is public about how it came to be."""
+    """All that is needed to use the model, and public facts about its training."""
 
     task: Task
     target: str
@@ -49,9 +49,9 @@ class Description:
     fields: tuple[Field, ...]  # columns, in order; none where rows are images
     shape: tuple[int, ...]  # of an image; empty where rows have columns
     pixels: tuple[float, float] | None  # range of an image's values
-    array: str = ""  # what a file calls its array of images; empty where rows have columns
+    array: str = ""  # the name of the array of images; empty where rows have columns
     kind: str  # linear, two_layer, or a name from outside coterie
-    made_by: str = ""  # the distribution whose entry point that name was; else empty
+    made_by: str = ""  # the distribution that registered that name from outside; else empty
     activation: str | None
     loss: str
     decision: Decision = PLAIN  # of two classes
@@ -61,19 +61,19 @@ class Description:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns that a row must have."""
+        """Names of the columns that a row must have."""
         return tuple(field.name for field in self.fields)
 
     @property
     def outputs(self) -> int:
-        """Scores of a row."""
+        """How many scores a row has."""
         return len(self.classes) if self.task == "multiclass" else 1
 
 
 def inputs_of(table: Table) -> dict[str, Any]:
-    """What rows and target of a table look like before they are encoded: the keys of `Description` that say so."""
+    """The fields of `Description` about a table's rows and target before they are encoded."""
     span = table.target_bounds
-    said = {
+    inputs = {
         "task": table.task,
         "target": table.target,
         "unit": table.target_unit,
@@ -83,54 +83,67 @@ def inputs_of(table: Table) -> dict[str, Any]:
     if table.x.ndim > 2:
         low, high = (float(end) for end in table.bounds[0])
         array = table.fields[0].name if table.fields else IMAGES
-        return said | {"fields": (), "shape": tuple(table.x.shape[1:]), "pixels": (low, high), "array": array}
+        return inputs | {
+            "fields": (),
+            "shape": tuple(table.x.shape[1:]),
+            "pixels": (low, high),
+            "array": array,
+        }
     as_they_are = tuple(  # a table that was not encoded has numbers within its bounds
         Plain(name, float(low), float(high)) for name, (low, high) in zip(table.columns, table.bounds)
     )
     columns = tuple(field for field in table.fields if not isinstance(field, Image))
-    return said | {"fields": columns or as_they_are, "shape": (), "pixels": None}
+    return inputs | {"fields": columns or as_they_are, "shape": (), "pixels": None}
 
 
-def to_json(said: Description) -> dict[str, Any]:
-    """As plain values."""
+def to_json(description: Description) -> dict[str, Any]:
+    """The description as plain values."""
     columns = []
-    for field in said.fields:
-        values = {key: list(one) if isinstance(one, tuple) else one for key, one in field._asdict().items()}
+    for field in description.fields:
+        values = {
+            key: list(entry) if isinstance(entry, tuple) else entry for key, entry in field._asdict().items()
+        }
         if values.get("missing") == "":  # empty cells are refused
             del values["missing"]
         columns.append({"kind": _NAMES[type(field)]} | values)
     inputs = {"columns": columns}
-    if said.pixels is not None:
-        inputs = {"image": list(said.shape), "range": list(said.pixels), "array": said.array}
-    target = {"name": said.target, "classes": list(said.classes)}
-    if said.range is not None:
-        target = {"name": said.target, "range": list(said.range), "unit": said.unit}
+    if description.pixels is not None:
+        inputs = {
+            "image": list(description.shape),
+            "range": list(description.pixels),
+            "array": description.array,
+        }
+    target = {"name": description.target, "classes": list(description.classes)}
+    if description.range is not None:
+        target = {"name": description.target, "range": list(description.range), "unit": description.unit}
     return {
-        "task": said.task,
+        "task": description.task,
         "inputs": inputs,
         "target": target,
-        "model": {"kind": said.kind, "activation": said.activation, "loss": said.loss}
-        | ({"from": said.made_by} if said.kind not in KINDS else {}),
-        "decision": {**said.decision._asdict(), "weights": list(said.decision.weights)},
-        "training": dict(said.training),
-        "privacy": dict(said.privacy),
-        "metrics": dict(said.metrics),
+        "model": {"kind": description.kind, "activation": description.activation, "loss": description.loss}
+        | ({"from": description.made_by} if description.kind not in KINDS else {}),
+        "decision": {**description.decision._asdict(), "weights": list(description.decision.weights)},
+        "training": dict(description.training),
+        "privacy": dict(description.privacy),
+        "metrics": dict(description.metrics),
     }
 
 
 def from_json(value: Mapping[str, Any]) -> Description:
-    """Back from plain values; KeyError, TypeError or ValueError where they are not what the format says."""
+    """The description from plain values; KeyError, TypeError or ValueError where they break the format."""
     inputs, target, model = value["inputs"], value["target"], value["model"]
-    found = Description(
+    description = Description(
         task=_one_of(value["task"], ("binary", "multiclass", "regression")),
         target=_text(target["name"]),
         unit=_text(target.get("unit", "")),
         classes=tuple(_text(name) for name in target.get("classes", ())),
         range=_span(target["range"]) if "range" in target else None,
-        fields=tuple(_field_from_json(one) for one in inputs.get("columns", ())),
-        shape=tuple(_whole(one) for one in inputs.get("image", ())),
+        fields=tuple(_field_from_json(column) for column in inputs.get("columns", ())),
+        shape=tuple(_whole(size) for size in inputs.get("image", ())),
         pixels=_span(inputs["range"]) if "image" in inputs else None,
-        array=_text(inputs.get("array", IMAGES)) if "image" in inputs else "",  # of before arrays had names
+        array=_text(inputs.get("array", IMAGES))
+        if "image" in inputs
+        else "",  # in files from before arrays had names
         kind=_text(model["kind"]),
         made_by=_text(model.get("from", "")),
         activation=_one_of(model["activation"], (None, "tanh", "relu")),
@@ -140,12 +153,12 @@ def from_json(value: Mapping[str, Any]) -> Description:
         privacy=_fitting(value["privacy"], _PRIVACY),
         metrics=_metrics(value["metrics"]),
     )
-    _check_whole(found)
-    return found
+    _check_whole(description)
+    return description
 
 
 def _metrics(value: Any) -> Mapping[str, Any]:
-    """Nothing, or a score on public rows, what owners published, or both; older files have a score and no more."""
+    """Empty, or a score on public rows, or published metrics, or both; older files have at most a score."""
     if not value:
         return {}
     wanted = {} if set(value) == {"published"} else dict(_METRICS)
@@ -156,28 +169,28 @@ def _metrics(value: Any) -> Mapping[str, Any]:
 def _decision(value: Mapping[str, Any]) -> Decision:
     if set(value) != set(Decision._fields):
         raise ValueError("a decision has offset, threshold and weights")
-    first, second = (_number(one) for one in value["weights"])
+    first, second = (_number(weight) for weight in value["weights"])
     threshold = value["threshold"]
     if threshold is not None and not 0 < _number(threshold) < 1:
         raise ValueError("a threshold is a probability")
     return Decision(_number(value["offset"]), threshold, (first, second))
 
 
-def _check_whole(said: Description) -> None:
+def _check_whole(description: Description) -> None:
     classes = {
-        "binary": len(said.classes) == 2,
-        "multiclass": len(said.classes) > 2,
-        "regression": not said.classes,
+        "binary": len(description.classes) == 2,
+        "multiclass": len(description.classes) > 2,
+        "regression": not description.classes,
     }
-    if not classes[said.task] or (said.task == "regression") != (said.range is not None):
+    if not classes[description.task] or (description.task == "regression") != (description.range is not None):
         raise ValueError("classes and range must fit the task")
-    if bool(said.fields) == bool(said.shape) or math.prod(said.shape) > MOST_PIXELS:
+    if bool(description.fields) == bool(description.shape) or math.prod(description.shape) > MOST_PIXELS:
         raise ValueError("rows have columns, or are images of a bearable size")
-    if len(set(said.names)) < len(said.names) or len(set(said.classes)) < len(said.classes):
+    if any(len(set(names)) < len(names) for names in (description.names, description.classes)):
         raise ValueError("a name stands twice")
-    if (said.kind == "two_layer") != (said.activation is not None):
+    if (description.kind == "two_layer") != (description.activation is not None):
         raise ValueError("two layers have an activation, and nothing else has")
-    if said.decision != PLAIN and said.task != "binary":
+    if description.decision != PLAIN and description.task != "binary":
         raise ValueError("a decision is of two classes")
 
 
@@ -198,18 +211,18 @@ def _field_from_json(value: Mapping[str, Any]) -> Field:
     if kind in (Days, Parts):
         reader(given["name"], _text(given["written"]))
     if kind is Parts:
-        parts = tuple(_one_of(one, tuple(PARTS)) for one in given["parts"])
+        parts = tuple(_one_of(part, tuple(PARTS)) for part in given["parts"])
         return Parts(given["name"], parts, given["written"], given["missing"])
     if kind is Days:
         date.fromisoformat(_text(given["origin"]))
     if kind is Binned:
-        edges = tuple(_number(one) for one in given["edges"])
+        edges = tuple(_number(edge) for edge in given["edges"])
         if len(edges) < 2 or list(edges) != sorted(set(edges)):
             raise ValueError("edges must go up")
         return Binned(given["name"], edges, given["unit"])
     if type(given.get("log", False)) is not bool:
         raise ValueError("log is true or false")
-    # a number that is kept as it is may have one value only
+    # a plain number may have a range of one value
     if kind is not Plain or given["low"] != given["high"]:
         _span([given["low"], given["high"]])
     _number(given["low"])
@@ -223,10 +236,10 @@ def _text(value: Any) -> str:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    found = tuple(_text(value) for value in values)
-    if not found or isinstance(values, str):
+    texts = tuple(_text(value) for value in values)
+    if not texts or isinstance(values, str):
         raise ValueError("must be a list of texts")
-    return found
+    return texts
 
 
 def _number(value: Any) -> float:
@@ -242,7 +255,7 @@ def _whole(value: Any) -> int:
 
 
 def _span(value: Any) -> tuple[float, float]:
-    low, high = (_number(one) for one in value)
+    low, high = (_number(bound) for bound in value)
     if not low < high:
         raise ValueError("low must be below high")
     return low, high
@@ -266,7 +279,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _list_of(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(type(one) in kinds for one in value)
+    return lambda value: isinstance(value, list) and all(type(entry) in kinds for entry in value)
 
 
 def _is_epsilon(value: Any) -> bool:
@@ -308,7 +321,7 @@ def _all_metrics(value: Any) -> bool:
 
 
 def _is_published(value: Any) -> bool:
-    """As `evaluation.told.Published` is written."""
+    """Whether a value has the form of `evaluation.told.Published`."""
     kinds = {"which": _is(str), "share": _is_number, "epsilon": _is_epsilon, "owners": _is(int), "of": _is(int),
              "rows": _is(int, type(None)), "unit": _is(str), "tables": _is(str), "diverged": _is(bool),
              "metrics": _intervals, "groups": _are_groups}  # fmt: skip
@@ -328,9 +341,9 @@ def _are_groups(value: Any) -> bool:
 
 def _intervals(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        isinstance(one, dict) and set(one) == {"value", "low", "high"}
-        and all(end is None or _is_number(end) for end in one.values())
-        for one in value.values()
+        isinstance(interval, dict) and set(interval) == {"value", "low", "high"}
+        and all(end is None or _is_number(end) for end in interval.values())
+        for interval in value.values()
     )  # fmt: skip
 
 

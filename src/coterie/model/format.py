@@ -20,19 +20,19 @@ import numpy as np
 from coterie.errors import InputError
 
 SUFFIX = ".safetensors"
-FILE = f"model{SUFFIX}"  # what a run's folder and a node's result call it
+FILE = f"model{SUFFIX}"  # its name in a run's folder and a node's result
 FORMAT = "coterie-model"
 VERSION = 1  # of the format, not of coterie
-OLDEST = 1  # that this version reads
+OLDEST = 1  # the oldest format that this version reads
 _KINDS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _EMPTY = "0" * 64  # stands in the digest's place while the digest is computed
-_DIGEST = '"sha256":"{}"'  # in the header's beginning; no text looks like it, as quotes there are escaped
+_DIGEST = '"sha256":"{}"'  # at the header's beginning; texts cannot contain it, as their quotes are escaped
 _ZIP = b"PK\x03\x04"
 
 
 class Content(NamedTuple):
-    """A file's content; the digest was found to be right."""
+    """A file's content, whose digest was verified."""
 
     description: dict[str, Any]
     arrays: dict[str, np.ndarray]
@@ -63,7 +63,7 @@ def pack(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> by
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     data = len(text).to_bytes(8, "little") + text + b"".join(parts)
-    empty, filled = (_DIGEST.format(one).encode() for one in (_EMPTY, hashlib.sha256(data).hexdigest()))
+    empty, filled = (_DIGEST.format(digest).encode() for digest in (_EMPTY, hashlib.sha256(data).hexdigest()))
     return data.replace(empty, filled, 1)
 
 
@@ -103,14 +103,14 @@ def read(path: str | Path) -> tuple[bytes, str]:
 
 
 def check_new(what: str, path: Path) -> Path:
-    """InputError where a file would be overwritten: it may be all that somebody has."""
+    """The path; InputError where a file would be overwritten, which may be the only copy."""
     if path.exists() or path.is_symlink():
         raise InputError(f"{what}={str(path)!r}: exists. Name a new file, or remove that one first.")
     return path
 
 
 def write(path: Path, data: bytes, what: str = "out") -> Path:
-    """A file that appears whole or not at all."""
+    """Write a file atomically."""
     draft = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         draft.write_bytes(data)
@@ -158,22 +158,22 @@ def _check_version(metadata: dict[str, Any], source: str) -> None:
 
 
 def _is_whole(data: bytes, start: int, digest: str) -> bool:
-    """Whether the digest stands in one place of the header, and fits all other bytes."""
+    """Whether the digest occurs once in the header, and is that of all other bytes."""
     mark = _DIGEST.format(digest).encode("utf-8", "replace")
     if len(digest) != len(_EMPTY) or data[:start].count(mark) != 1:
         return False
-    found = hashlib.sha256(data[:start].replace(mark, _DIGEST.format(_EMPTY).encode()))
-    found.update(memoryview(data)[start:])
-    return found.hexdigest() == digest
+    hasher = hashlib.sha256(data[:start].replace(mark, _DIGEST.format(_EMPTY).encode()))
+    hasher.update(memoryview(data)[start:])
+    return hasher.hexdigest() == digest
 
 
 def _arrays(header: dict[str, Any], data: memoryview) -> dict[str, np.ndarray]:
-    """One after the other, without gap or overlap, up to the end: as safetensors demands."""
+    """The arrays, which must follow each other without gap or overlap up to the end, as in safetensors."""
     arrays, end = {}, 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         kind, shape = _KINDS[entry["dtype"]], entry["shape"]
         first, last = entry["data_offsets"]
-        if not all(type(one) is int and one >= 0 for one in shape):
+        if not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"shape of {name}")
         if first != end or last - first != math.prod(shape) * kind.itemsize or last > len(data):
             raise ValueError(f"place of {name}")

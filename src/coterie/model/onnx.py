@@ -1,8 +1,8 @@
 """A model as ONNX: one input for each column as people have it, or one for images; label and probabilities out.
 
 Numbers come in as doubles (rows, 1), a date as its days since the origin, categories as texts (rows, 1), images as
-floats. ONNX has no way to refuse a row: an unknown category counts as none of the list and a number that is missing
-gives no number. `predict` refuses both. Where a column may be empty, an empty cell is NaN, or the empty text.
+floats. ONNX has no way to refuse a row: an unknown category counts as none of the list and a missing number gives
+NaN. `predict` refuses both. Where a column may be empty, an empty cell is NaN, or the empty text.
 An output whose name a column has already is called `coterie/` and that name.
 """
 
@@ -29,45 +29,45 @@ from coterie.problems.fields import (
     Plain,
 )
 
-OPSET, ML_OPSET, IR = 18, 3, 8  # of 2022: what runtimes of several years read
+OPSET, ML_OPSET, IR = 18, 3, 8  # of 2022, so that older runtimes can read it
 _ML = "ai.onnx.ml"
 
 
 def to_onnx(model: TrainedModel, digest: str) -> bytes:
-    """The ONNX file's bytes; `digest` of the model's file is kept in its metadata, with what the model cost."""
+    """The ONNX file's bytes; its metadata have the `digest` of the model's file, and the privacy cost."""
     try:
         from onnx import TensorProto, checker, helper
     except ImportError as error:
         raise InputError(
             "onnx: the package is not installed. Install it: pip install 'coterie[onnx]'."
         ) from error
-    said, graph = model.description, Graph()
-    if said.shape:
-        inputs = [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["rows", *said.shape])]
-        x, shape = "images", said.shape
+    description, graph = model.description, Graph()
+    if description.shape:
+        inputs = [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["rows", *description.shape])]
+        x, shape = "images", description.shape
     else:
         kinds = {True: TensorProto.STRING, False: TensorProto.DOUBLE}
         inputs = [
             helper.make_tensor_value_info(field.name, kinds[isinstance(field, (Category, Flag))], ["rows", 1])
-            for field in said.fields
+            for field in description.fields
         ]
-        x = graph("Concat", *(_encoded(graph, field) for field in said.fields), axis=1)
-        shape = (len(encoded_names(said.fields)),)
+        x = graph("Concat", *(_encoded(graph, field) for field in description.fields), axis=1)
+        shape = (len(encoded_names(description.fields)),)
     for step in model.steps:
         x, shape = apply(graph, step, x, shape)
     scores = _scores(graph, model, graph.flat(x, shape))
-    if said.decision.offset:
-        scores = graph("Add", scores, graph.hold(said.decision.offset))
+    if description.decision.offset:
+        scores = graph("Add", scores, graph.hold(description.decision.offset))
     outputs = _decided(graph, model, scores)
-    made = helper.make_model(
+    onnx_model = helper.make_model(
         helper.make_graph(graph.nodes, "coterie", inputs, outputs, graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, ML_OPSET)],
         producer_name="coterie",
         ir_version=IR,
     )
-    helper.set_model_props(made, _facts(model, digest))
-    checker.check_model(made)
-    return made.SerializeToString(deterministic=True)
+    helper.set_model_props(onnx_model, _facts(model, digest))
+    checker.check_model(onnx_model)
+    return onnx_model.SerializeToString(deterministic=True)
 
 
 def _encoded(graph: Graph, field: Field) -> str:
@@ -139,32 +139,32 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
     """The graph's outputs: `prediction`, or `label` with `probabilities` (else `scores`)."""
     from onnx import TensorProto, helper
 
-    said = model.description
-    if said.range is not None:
-        half = (said.range[1] - said.range[0]) / 2
+    description = model.description
+    if description.range is not None:
+        half = (description.range[1] - description.range[0]) / 2
         wide = graph("Cast", scores, to=11)
         scaled = graph("Mul", graph("Add", wide, _double(graph, 1)), _double(graph, half))
-        output = _free("prediction", said.names)
-        graph.named("Add", scaled, _double(graph, said.range[0]), output=output)
+        output = _free("prediction", description.names)
+        graph.named("Add", scaled, _double(graph, description.range[0]), output=output)
         return [helper.make_tensor_value_info(output, TensorProto.DOUBLE, ["rows", 1])]
-    if said.task == "binary":
-        chosen = graph("Cast", graph("Greater", scores, graph.hold(said.decision.cut)), to=7)
+    if description.task == "binary":
+        chosen = graph("Cast", graph("Greater", scores, graph.hold(description.decision.cut)), to=7)
         chosen = graph("Reshape", chosen, graph.whole(-1))
     else:
         chosen = graph("ArgMax", scores, axis=1, keepdims=0)
-    places, decided = list(range(len(said.classes))), _free("label", said.names)
+    places, decided = list(range(len(description.classes))), _free("label", description.names)
     graph.named(
         "LabelEncoder",
         chosen,
         output=decided,
         domain=_ML,
         keys_int64s=places,
-        values_strings=list(said.classes),
+        values_strings=list(description.classes),
     )
-    name = _free("probabilities" if model.has_probabilities else "scores", said.names)
-    width = len(said.classes) if model.has_probabilities else said.outputs
+    name = _free("probabilities" if model.has_probabilities else "scores", description.names)
+    width = len(description.classes) if model.has_probabilities else description.outputs
     if model.has_probabilities:
-        _probabilities(graph, said.loss, said.outputs, scores, name)
+        _probabilities(graph, description.loss, description.outputs, scores, name)
     else:
         graph.named("Identity", scores, output=name)
     label = helper.make_tensor_value_info(decided, TensorProto.STRING, ["rows"])
@@ -175,23 +175,23 @@ def _probabilities(graph: Graph, loss: str, outputs: int, scores: str, output: s
     if loss == "softmax":
         graph.named("Softmax", scores, output=output, axis=1)
     elif outputs == 1:
-        other = graph("Sigmoid", graph("Neg", scores))
-        graph.named("Concat", other, graph("Sigmoid", scores), output=output, axis=1)
+        negative = graph("Sigmoid", graph("Neg", scores))
+        graph.named("Concat", negative, graph("Sigmoid", scores), output=output, axis=1)
     else:
-        each = graph("Sigmoid", scores)
-        graph.named("Div", each, graph("ReduceSum", each, graph.whole(1), keepdims=1), output=output)
+        shares = graph("Sigmoid", scores)
+        graph.named("Div", shares, graph("ReduceSum", shares, graph.whole(1), keepdims=1), output=output)
 
 
 def _facts(model: TrainedModel, digest: str) -> dict[str, str]:
-    """What a user of the ONNX file should still know: where it is from, and what was promised."""
-    said = model.description
+    """Metadata of the ONNX file: the model it is from, and its privacy statement."""
+    description = model.description
     return {
         "coterie.sha256": digest,
-        "coterie.target": said.target,
-        "coterie.unit": said.unit,
-        "coterie.certified_epsilon": str(said.privacy["certified_epsilon"]["max"]),
-        "coterie.delta": str(said.privacy["delta"]),
-        "coterie.statement": "\n".join(said.privacy["statement"]),
+        "coterie.target": description.target,
+        "coterie.unit": description.unit,
+        "coterie.certified_epsilon": str(description.privacy["certified_epsilon"]["max"]),
+        "coterie.delta": str(description.privacy["delta"]),
+        "coterie.statement": "\n".join(description.privacy["statement"]),
     }
 
 

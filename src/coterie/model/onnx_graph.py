@@ -1,4 +1,4 @@
-"""A small writer of ONNX graphs, and every feature step as a piece of one."""
+"""A small writer of ONNX graphs, and every feature step as part of one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORIENTATIONS = 8  # of the step `gradients`
 
 
 class Graph:
-    """Nodes and constants of a graph that grows; every name in it is a value's."""
+    """Nodes and constants of a growing graph; every name in it is that of a value."""
 
     def __init__(self) -> None:
         from onnx import helper, numpy_helper
@@ -25,17 +25,17 @@ class Graph:
         self.constants: list[Any] = []
 
     def __call__(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node; the name of its output."""
+        """Add a node; return the name of its output."""
         name = f"coterie/{op}_{len(self.nodes)}"
         self.nodes.append(self._make(op, list(inputs), [name], domain=domain, **attributes))
         return name
 
     def named(self, op: str, *inputs: str, output: str, domain: str = "", **attributes: Any) -> None:
-        """Add a node whose output is one of the graph's own."""
+        """Add a node whose output is an output of the graph."""
         self.nodes.append(self._make(op, list(inputs), [output], domain=domain, **attributes))
 
     def hold(self, value: Any, kind: Any = np.float32) -> str:
-        """Add a constant; its name."""
+        """Add a constant; return its name."""
         name = f"coterie/constant_{len(self.constants)}"
         self.constants.append(self._constant(np.asarray(value, kind), name))
         return name
@@ -50,7 +50,7 @@ class Graph:
 
 
 def apply(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Add a step; the name of its output, and the shape of a row there. InputError where ONNX has no such step."""
+    """Add a step; return its output's name and the shape of a row there. InputError where ONNX cannot express it."""
     if step.name not in _STEPS:
         raise InputError(f"features: step {step.name!r} cannot be exported to ONNX. Train without it.")
     return _STEPS[step.name](graph, step, x, shape)
@@ -67,12 +67,12 @@ def _scale(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
     inside = _clipped(graph, graph.flat(x, shape), low, high)
     part = graph("Mul", graph("Sub", inside, graph.hold(low, np.float64)), graph.hold(slope, np.float64))
     scaled = graph("Add", part, graph.hold(np.where(usable, bottom, 0.0), np.float64))
-    found = graph("Cast", scaled, to=1)
-    return (found if len(shape) == 1 else graph("Reshape", found, graph.whole(-1, *shape))), shape
+    cast = graph("Cast", scaled, to=1)
+    return (cast if len(shape) == 1 else graph("Reshape", cast, graph.whole(-1, *shape))), shape
 
 
 def _clipped(graph: Graph, x: str, low: np.ndarray, high: np.ndarray) -> str:
-    """In double precision, as training does it."""
+    """Clip in double precision, as in training."""
     wide = graph("Cast", x, to=11)
     return graph("Min", graph("Max", wide, graph.hold(low, np.float64)), graph.hold(high, np.float64))
 
@@ -88,10 +88,10 @@ def _ball(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
     if intercept is not None and not steady:
         flat = appended(flat)
     norm = graph("ReduceL2", flat, graph.whole(1), keepdims=1)
-    one = graph.hold(1.0)
-    length = graph("Max", norm, one)
+    unit = graph.hold(1.0)
+    length = graph("Max", norm, unit)
     if step.settings["surface"]:
-        length = graph("Where", graph("Greater", norm, graph.hold(0.0)), norm, one)
+        length = graph("Where", graph("Greater", norm, graph.hold(0.0)), norm, unit)
     rows = graph("Div", flat, length)
     if intercept is not None and steady:
         rows = appended(graph("Mul", rows, graph.hold(math.sqrt(1 - intercept**2))))
@@ -127,13 +127,13 @@ def _piecewise(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Appl
     apart = graph("Abs", graph("Sub", column, graph.hold(np.arange(knots))))
     hats = graph("Relu", graph("Sub", graph.hold(1.0), apart))
     size = int((~passed).sum()) * knots
-    found = graph("Reshape", hats, graph.whole(-1, size))
+    features = graph("Reshape", hats, graph.whole(-1, size))
     if passed.any():
-        kept = graph(
+        unchanged = graph(
             "Gather", graph("Cast", inside, to=1), graph.whole(*np.flatnonzero(passed).tolist()), axis=1
         )
-        found = graph("Concat", kept, found, axis=1) if size else kept
-    return found, (int(passed.sum()) + size,)
+        features = graph("Concat", unchanged, features, axis=1) if size else unchanged
+    return features, (int(passed.sum()) + size,)
 
 
 def _pca(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
@@ -148,7 +148,7 @@ def _centre(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied
 
 
 def _gradients(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Applied:
-    """As `image_features` does it; an angle of two coordinates is put together of ONNX's one of their quotient."""
+    """As in `image_features`; the angle of two coordinates is computed from that of their quotient, as ONNX has it."""
     cell, (height, width, *channels) = step.settings["cell"], shape
     grey = graph("ReduceMean", x, graph.whole(3), keepdims=0) if channels else x
     dy, dx = _slope(graph, grey, 1, height), _slope(graph, grey, 2, width)
@@ -163,10 +163,10 @@ def _gradients(graph: Graph, step: Step, x: str, shape: tuple[int, ...]) -> Appl
     share = graph("Relu", graph("Sub", graph.hold(1.0), apart))
     votes = graph("Mul", graph("Unsqueeze", graph("Sqrt", length), graph.whole(3)), share)
     down, across = height // cell, width // cell
-    kept = graph(
+    cropped = graph(
         "Slice", votes, graph.whole(0, 0), graph.whole(down * cell, across * cell), graph.whole(1, 2)
     )
-    cells = graph("Reshape", kept, graph.whole(-1, down, cell, across, cell, _ORIENTATIONS))
+    cells = graph("Reshape", cropped, graph.whole(-1, down, cell, across, cell, _ORIENTATIONS))
     size = down * across * _ORIENTATIONS
     return graph(
         "Reshape", graph("ReduceSum", cells, graph.whole(2, 4), keepdims=0), graph.whole(-1, size)

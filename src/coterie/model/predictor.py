@@ -21,7 +21,7 @@ from coterie.problems.features import Step
 from coterie.problems.metrics import PROBABLE, own_unit, probabilities
 from coterie.registry import MARK, Registry
 
-_CHUNK = 8192  # rows whose features are held at once
+_CHUNK = 8192  # rows whose features are in memory at once
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -34,9 +34,11 @@ class TrainedModel:
     # linear: weights (features, outputs); two_layer: w1, b1, w2, b2; else as the model from outside names them
 
     def __repr__(self) -> str:
-        said = self.description
-        width = f"{len(said.fields)} columns" if said.fields else " × ".join(map(str, said.shape)) + " images"
-        return f"<TrainedModel of {said.target!r} from {width}: {said.kind}, {said.loss}>"
+        about = self.description
+        width = (
+            f"{len(about.fields)} columns" if about.fields else " × ".join(map(str, about.shape)) + " images"
+        )
+        return f"<TrainedModel of {about.target!r} from {width}: {about.kind}, {about.loss}>"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -66,14 +68,14 @@ class TrainedModel:
         return self.measured(self.scores(rows), self._targets(y))
 
     def scores(self, rows: Rows) -> np.ndarray:
-        """(rows, outputs) float32: what the loss was trained on, with the base rate that its class weights took off."""
+        """(rows, outputs) float32: the scores of the loss, with the base rate that class weights removed."""
         x, notes = given.encoded(self.description, rows)
         if notes:
             warnings.warn(" ".join(notes), OutOfRange, stacklevel=3)
         return self.scores_of(x)
 
     def scores_of(self, x: np.ndarray) -> np.ndarray:
-        """The scores of rows that are encoded already."""
+        """The scores of encoded rows."""
         if not all(np.isfinite(leaf).all() for leaf in self.params.values()):
             raise InputError(
                 "model: its weights are not finite numbers, as its training diverged. Train another."
@@ -85,10 +87,10 @@ class TrainedModel:
 
     def decided(self, scores: np.ndarray) -> np.ndarray:
         """The predictions of scores."""
-        said = self.description
-        if said.range is not None:
-            return own_unit(scores[:, 0], said.range)
-        return np.array(said.classes)[self._chosen(scores)]
+        description = self.description
+        if description.range is not None:
+            return own_unit(scores[:, 0], description.range)
+        return np.array(description.classes)[self._chosen(scores)]
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """The probabilities of scores."""
@@ -117,7 +119,7 @@ class TrainedModel:
         return 1.0 - float(np.sum((self.decided(scores) - y) ** 2)) / spread
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its own file is written, which is verified when it is read."""
+        """Pickle the model's file, which is verified when it is read."""
         return from_bytes, (self.to_bytes(), "pickle")
 
     def to_bytes(self) -> bytes:
@@ -130,11 +132,11 @@ class TrainedModel:
         return files.pack({**to_json(self.description), "features": steps}, arrays)
 
     def save(self, path: str | Path) -> Path:
-        """Write the model's file, whole or not at all."""
+        """Write the model's file atomically."""
         return files.write(Path(path), self.to_bytes())
 
     def _forward(self, x: np.ndarray) -> np.ndarray:
-        """In twice the digits, so that a row's scores are the same whatever rows it comes with."""
+        """Scores in double precision, so that a row's scores do not depend on the other rows."""
         if self.description.kind not in KINDS:
             return self._scores_from_outside(x)
         x = x.astype(np.float64)
@@ -145,7 +147,7 @@ class TrainedModel:
         return (bent @ self.params["w2"] + self.params["b2"]).astype(np.float32)
 
     def _scores_from_outside(self, x: np.ndarray) -> np.ndarray:
-        """By a model that is not coterie's own, which needs JAX."""
+        """Scores of a model from outside coterie, which needs JAX."""
         import jax.numpy as jnp
 
         from coterie.problems.models import MODELS, filled
@@ -186,16 +188,16 @@ def from_bytes(data: bytes, source: str) -> TrainedModel:
     content = files.unpack(data, source)
     _check_plugins(content.description, source)
     try:
-        said = from_json(content.description)
+        description = from_json(content.description)
         steps = tuple(
-            _step(at, one, content.arrays) for at, one in enumerate(content.description["features"])
+            _step(at, step, content.arrays) for at, step in enumerate(content.description["features"])
         )
         params = {
             name.removeprefix("model."): array
             for name, array in content.arrays.items()
             if name.startswith("model.")
         }
-        model = TrainedModel(description=said, steps=steps, params=params)
+        model = TrainedModel(description=description, steps=steps, params=params)
         _check_shapes(model)
     except (
         KeyError,
@@ -213,7 +215,7 @@ def from_bytes(data: bytes, source: str) -> TrainedModel:
 
 
 def _check_plugins(description: Mapping[str, Any], source: str) -> None:
-    """One line that says which plug-in is missing, where the model is made of somebody else's function."""
+    """InputError that names the missing plug-in, where a model uses functions from outside coterie."""
     try:
         kind = description["model"]["kind"]
         wanted = [
@@ -222,7 +224,7 @@ def _check_plugins(description: Mapping[str, Any], source: str) -> None:
         if kind not in KINDS:
             wanted.append(("model", kind, description["model"]["from"]))
     except (KeyError, TypeError, AttributeError):
-        return  # what is wrong with it is said where it is read
+        return  # errors are reported where it is read
     for what, name, made_by in wanted:
         if isinstance(name, str):
             _check_plugin(what, name, str(made_by), source)
@@ -244,16 +246,16 @@ def _check_plugin(what: str, name: str, made_by: str, source: str) -> None:
 
 
 def _step(at: int, value: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Step:
-    settings = {key: one for key, one in value.items() if key not in ("step", "arrays")}
+    settings = {key: setting for key, setting in value.items() if key not in ("step", "arrays")}
     return Step(value["step"], settings, {name: arrays[f"features.{at}.{name}"] for name in value["arrays"]})
 
 
 def _check_shapes(model: TrainedModel) -> None:
-    """A made-up row goes through all of it."""
-    said = model.description
-    if said.shape:
-        row = np.zeros((1, *said.shape), np.float32)
+    """ValueError unless a made-up row passes through the whole model."""
+    description = model.description
+    if description.shape:
+        row = np.zeros((1, *description.shape), np.float32)
     else:
-        row = np.zeros((1, len(encoded_names(said.fields))), np.float32)
-    if model._forward(rebuilt(model.steps).apply(row)).shape != (1, said.outputs):
+        row = np.zeros((1, len(encoded_names(description.fields))), np.float32)
+    if model._forward(rebuilt(model.steps).apply(row)).shape != (1, description.outputs):
         raise ValueError("weights do not fit columns and classes")

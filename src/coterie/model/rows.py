@@ -25,16 +25,16 @@ class OutOfRange(UserWarning):
     """Values outside the declared range of their column were moved to its end, as in training."""
 
 
-def encoded(said: Description, rows: Rows) -> tuple[np.ndarray, list[str]]:
-    """Rows as the model's features take them, and a sentence for each column that had values out of range."""
-    if said.shape:
-        return _images(said, rows), []
+def encoded(description: Description, rows: Rows) -> tuple[np.ndarray, list[str]]:
+    """Rows as input of the model's features, and a sentence for each column with values out of range."""
+    if description.shape:
+        return _images(description, rows), []
     columns = {}
     notes = []
-    for field, cells in zip(said.fields, _columns(said.names, rows)):
+    for field, cells in zip(description.fields, _columns(description.names, rows)):
         empty = np.zeros(len(cells), bool)
         if field.missing:
-            empty = np.array([_missing(one) for one in cells.tolist()])
+            empty = np.array([_missing(cell) for cell in cells.tolist()])
             cells = np.where(empty, np.array(stand_in(field), object), cells.astype(object))
         values, outside = _values(field, cells)
         if outside:
@@ -46,11 +46,11 @@ def encoded(said: Description, rows: Rows) -> tuple[np.ndarray, list[str]]:
             values = values.copy()
             values[empty] = nothing(field)
         columns[field.name] = values
-    return encode(columns, said.fields).x, notes
+    return encode(columns, description.fields).x, notes
 
 
 def _values(field: Field, cells: np.ndarray) -> tuple[np.ndarray, int]:
-    """A column as `encode` takes it, and how many of it lie out of range."""
+    """A column as input of `encode`, and how many of its values were out of range."""
     if isinstance(field, Category):
         places = _places(field.name, cells, field.values, "its values")
         return np.array(field.values, object)[places], 0
@@ -79,9 +79,9 @@ def _range(field: Field) -> str:
     return f"{low:g}, {high:g}"
 
 
-def labels(said: Description, y: Any) -> np.ndarray:
+def labels(description: Description, y: Any) -> np.ndarray:
     """Positions of class names in the model's list; InputError names the first row that is none of them."""
-    return _places("y", np.asarray(y, object).ravel(), said.classes, "the model's classes")
+    return _places("y", np.asarray(y, object).ravel(), description.classes, "the model's classes")
 
 
 def quantities(name: str, values: Any) -> np.ndarray:
@@ -90,7 +90,7 @@ def quantities(name: str, values: Any) -> np.ndarray:
     try:
         numbers = given.astype(np.float64)
     except (TypeError, ValueError):
-        numbers = np.array([_number(one) for one in given.tolist()])
+        numbers = np.array([_number(cell) for cell in given.tolist()])
     wrong = ~np.isfinite(numbers)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -109,19 +109,19 @@ def _columns(names: Sequence[str], rows: Rows) -> list[np.ndarray]:
             raise InputError(
                 f"rows: no column {_few(missing)}. The model needs {_few(names)}; other columns are not looked at."
             )
-        found = [_flat(name, rows[known[name]]) for name in names]
+        columns = [_flat(name, rows[known[name]]) for name in names]
     else:
         table = np.asarray(rows)
         if table.ndim != 2 or table.shape[1] != len(names):
             raise InputError(
                 f"rows of shape {table.shape}: must be (rows, {len(names)}), in the order {_few(names)}."
             )
-        found = list(table.T)
-    if len({len(column) for column in found}) > 1:
+        columns = list(table.T)
+    if len({len(column) for column in columns}) > 1:
         raise InputError("rows: columns differ in length. Give one value a row in each.")
-    if not len(found[0]):
+    if not len(columns[0]):
         raise InputError("rows: none given. Give at least one.")
-    return found
+    return columns
 
 
 def _flat(name: str, column: Any) -> np.ndarray:
@@ -138,18 +138,18 @@ def _checked_numbers(field: Numeric | Plain | Binned, values: np.ndarray) -> tup
 
 
 def _places(name: str, values: np.ndarray, known: Sequence[str], what: str) -> np.ndarray:
-    """Where each value stands in a declared list: as it is written there, or as the same number (1, 1.0 and 01)."""
+    """Each value's position in a declared list, by its text or as the same number (1, 1.0 and 01)."""
     exact = {word: at for at, word in enumerate(known)}
     loose = {_canonical(word): at for word, at in exact.items()}
-    found = []
+    places = []
     for row, value in enumerate(values.tolist(), 1):
         if _missing(value):
             raise InputError(f"column {name!r}: row {row} is empty. Fill in or remove such rows.")
         place = exact.get(str(value), loose.get(_canonical(value)))
         if place is None:
             raise InputError(f"column {name!r}: row {row} is none of {what}: {_few(known)}. Correct it.")
-        found.append(place)
-    return np.array(found, int)
+        places.append(place)
+    return np.array(places, int)
 
 
 def _canonical(value: Any) -> str:
@@ -157,15 +157,15 @@ def _canonical(value: Any) -> str:
     return f"number {number!r}" if np.isfinite(number) else str(value)
 
 
-def _images(said: Description, rows: Rows) -> np.ndarray:
-    """Values outside their range are refused: most often bytes, 0 to 255, where 0 to 1 is meant."""
+def _images(description: Description, rows: Rows) -> np.ndarray:
+    """Images; values out of range are refused, as they are mostly bytes, 0 to 255, in place of 0 to 1."""
     images = np.asarray(rows)
-    if images.shape[1:] != said.shape or not len(images) or images.dtype.kind not in "fiub":
-        shape = ", ".join(map(str, said.shape))
+    if images.shape[1:] != description.shape or not len(images) or images.dtype.kind not in "fiub":
+        shape = ", ".join(map(str, description.shape))
         raise InputError(
             f"rows of shape {images.shape}: must be an array of images, (rows, {shape}), at least one."
         )
-    low, high = said.pixels or (-np.inf, np.inf)
+    low, high = description.pixels or (-np.inf, np.inf)
     fine = ((images >= low) & (images <= high)).reshape(len(images), -1).all(axis=1)  # not true of NaN
     if not fine.all():
         row = int(np.flatnonzero(~fine)[0]) + 1
@@ -186,7 +186,7 @@ def _number(value: Any) -> float:
 
 
 def _missing(value: Any) -> bool:
-    """None, NaN, and what pandas writes for nothing."""
+    """Whether a value is None, NaN, or pandas' missing value."""
     return value is None or (isinstance(value, float) and value != value) or str(value) in ("<NA>", "NaT", "")
 
 

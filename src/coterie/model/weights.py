@@ -1,4 +1,4 @@
-"""A linear model's weights by the names of what they multiply."""
+"""A linear model's weights by column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.problems.fields import Numeric
 
 
 class Weight(NamedTuple):
-    """One weight: of what, and what it speaks for or against; a quantity has no class to speak for."""
+    """One weight: its column, and the class it speaks for or against (none for a quantity)."""
 
     column: str
     value: float
@@ -23,19 +23,19 @@ class Weight(NamedTuple):
 
     @property
     def effect(self) -> str:
-        """What the column does, in words."""
+        """The column's effect, in words."""
         if not self.of:
             return "raises it" if self.value > 0 else "lowers it"
         return f"{'for' if self.value > 0 else 'against'} {self.of!r}"
 
 
 def largest(model: TrainedModel, count: int) -> list[Weight]:
-    """The largest weights; none where they belong to no column, as of a hidden layer or of random features."""
+    """The largest weights; none where they belong to no column, as with a hidden layer or random features."""
     names = _names(model)
     if names is None:
         return []
-    said = model.description
-    classes = said.classes[1:] if said.task == "binary" else said.classes or ("",)
+    description = model.description
+    classes = description.classes[1:] if description.task == "binary" else description.classes or ("",)
     weights = model.params["weights"]
     order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:count]
     places = (divmod(int(at), weights.shape[1]) for at in order)
@@ -50,35 +50,35 @@ def in_own_units(model: TrainedModel) -> tuple[np.ndarray, np.ndarray] | None:
     longer rows weigh less, but for the intercept. None where weights belong to no column, or where the model decides
     at another score than 0, which so divided is no one score of rows any more.
     """
-    said = model.description
-    if said.decision.cut != said.decision.offset:
+    description = model.description
+    if description.decision.cut != description.decision.offset:
         return None
     if [step.name for step in model.steps] != ["ball"] or _names(model) is None:
         return None
     constant, steady = (model.steps[0].settings.get(key) for key in ("intercept", "steady"))
-    if constant is None or any(getattr(field, "log", False) for field in said.fields):
+    if constant is None or any(getattr(field, "log", False) for field in description.fields):
         return None
     weights = np.asarray(model.params["weights"], np.float64).T
     coef, intercept = weights[:, :-1].copy(), weights[:, -1] * constant
     if steady:
         coef *= math.sqrt(1 - constant**2)
     at = 0
-    for field in said.fields:
+    for field in description.fields:
         if isinstance(field, Numeric):  # encoded as 2 (x - low) / (high - low) - 1
             intercept = intercept - coef[:, at] * (field.high + field.low) / (field.high - field.low)
             coef[:, at] *= 2 / (field.high - field.low)
         at += len(encoded_names([field]))
-    if said.range is not None:  # scores -1 and 1 are the ends of the range
-        low, high = said.range
+    if description.range is not None:  # scores -1 and 1 are the ends of the range
+        low, high = description.range
         coef, intercept = coef * (high - low) / 2, intercept * (high - low) / 2 + (high + low) / 2
     return coef, intercept
 
 
 def _names(model: TrainedModel) -> Sequence[str] | None:
-    said = model.description
-    if said.kind != "linear" or not said.fields:
+    description = model.description
+    if description.kind != "linear" or not description.fields:
         return None
-    names: Sequence[str] | None = encoded_names(said.fields)
+    names: Sequence[str] | None = encoded_names(description.fields)
     for step in model.steps:
         names = names and _after(names, step)
     return names

@@ -1,6 +1,6 @@
-"""What a model is, in words: for `coterie show`, and for the card of those who publish it.
+"""A model in words, for `coterie show` and for the model card.
 
-Texts of a file come from whoever wrote it: what is not printable is not printed, and marks of Markdown are escaped.
+Texts of a file come from whoever wrote it: unprintable characters are dropped, and marks of Markdown are escaped.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from coterie.problems.metrics import METRICS
 from coterie.units import counted, several, told_owners
 
 WIDTH = 80
-_SHOWN = 10  # weights
+_SHOWN = 10  # weights that are listed
 _COLUMNS = 100  # columns that are named on a terminal; the card has all
 
 
 def shown(model: TrainedModel, digest: str) -> str:
-    """What it is, its largest weights by column, and what it cost in privacy; at most 80 columns wide."""
-    said = model.description
+    """A description, the largest weights by column, and the privacy cost; at most 80 columns wide."""
+    description = model.description
     blocks = [
-        _sentence(f"{predicts(said)}, from {rows_in_words(said)}."),
-        _sentence(f"{_make(model)}. {trained(said)}."),
-        *([f"columns: {_some_columns(said)}"] if said.fields else []),
-        f"\nprivacy of one {said.privacy['unit']} ({promise_is_about(said)})",
-        *(f"  {name:<11} {value}" for name, value in costs(said)),
-        *(f"note: {note}" for note in _notes(said)),
-        f"promise: {said.privacy['promise'][0].partition(': ')[2]}",
-        f"\n{metric_in_words(said)}",
+        _sentence(f"{predicts(description)}, from {rows_in_words(description)}."),
+        _sentence(f"{_make(model)}. {trained(description)}."),
+        *([f"columns: {_some_columns(description)}"] if description.fields else []),
+        f"\nprivacy of one {description.privacy['unit']} ({promise_is_about(description)})",
+        *(f"  {name:<11} {value}" for name, value in costs(description)),
+        *(f"note: {note}" for note in _notes(description)),
+        f"promise: {description.privacy['promise'][0].partition(': ')[2]}",
+        f"\n{metric_in_words(description)}",
         f"\n{_weights_title(model)}",
         *(_weight_line(weight) for weight in largest(model, _SHOWN)),
         f"\nsha256 {digest}",
@@ -46,64 +46,66 @@ def shown(model: TrainedModel, digest: str) -> str:
 
 def card(model: TrainedModel, digest: str) -> str:
     """The model card, in Markdown, from the model's file alone."""
-    said = model.description
+    description = model.description
     sections = {
-        "What it does": f"{mark(_sentence(predicts(said)))}. A row is {mark(rows_in_words(said))}. "
+        "What it does": f"{mark(_sentence(predicts(description)))}. A row is {mark(rows_in_words(description))}. "
         f"{mark(_sentence(_make(model)))}.",
-        "What a row has": _columns_table(said),
-        "What it was trained on": _training_list(said),
-        "What is promised": _promise(said),
-        "How good it is": mark(metric_in_words(said)),
+        "What a row has": _columns_table(description),
+        "What it was trained on": _training_list(description),
+        "What is promised": _promise(description),
+        "How good it is": mark(metric_in_words(description)),
         "Largest weights": _weights_table(model),
-        "How to use it": _usage(said),
+        "How to use it": _usage(description),
         "How to check it": f"The digest in the file must be `{digest}`; `coterie show` and `coterie.load` compare it "
         "with the file's content. It finds damage, not forgery: take it from whoever published the model. "
         "`coterie certify --from FILE` computes the promise again.",
     }
     body = "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items())
-    return f"# Model card: {mark(said.target)}\n\n{body}\n"
+    return f"# Model card: {mark(description.target)}\n\n{body}\n"
 
 
-def predicts(said: Description) -> str:
-    """What it predicts."""
-    if said.range is not None:
-        unit = f" {said.unit}" if said.unit else ""
-        return f"predicts {said.target!r}, a quantity from {said.range[0]:g} to {said.range[1]:g}{unit}"
-    threshold = said.decision.threshold
+def predicts(description: Description) -> str:
+    """The target, in words."""
+    if description.range is not None:
+        unit = f" {description.unit}" if description.unit else ""
+        low, high = description.range
+        return f"predicts {description.target!r}, a quantity from {low:g} to {high:g}{unit}"
+    threshold = description.decision.threshold
     when = f" (where its probability is above {threshold:.4g})" if threshold is not None else ""
-    return f"predicts {said.target!r}: {', '.join(map(repr, said.classes))}{when}"
+    return f"predicts {description.target!r}: {', '.join(map(repr, description.classes))}{when}"
 
 
-def rows_in_words(said: Description) -> str:
-    """What a row is."""
-    if said.pixels is not None:
-        return f"an image of {' x '.join(map(str, said.shape))} values within [{said.pixels[0]:g}, {said.pixels[1]:g}]"
-    return f"{len(said.fields)} column{'s' * (len(said.fields) > 1)}"
+def rows_in_words(description: Description) -> str:
+    """The form of a row, in words."""
+    if description.pixels is not None:
+        low, high = description.pixels
+        return f"an image of {' x '.join(map(str, description.shape))} values within [{low:g}, {high:g}]"
+    return f"{len(description.fields)} column{'s' * (len(description.fields) > 1)}"
 
 
-def trained(said: Description) -> str:
-    """How it came to be."""
-    facts = said.training
+def trained(description: Description) -> str:
+    """The training, in words."""
+    facts = description.training
     owners = len(facts["owners"])
-    many = f"{owners:,} owner{'s' * (owners > 1)}"
-    unit = said.privacy["unit"]
+    who = f"{owners:,} owner{'s' * (owners > 1)}"
+    unit = description.privacy["unit"]
     records = f" with {counted(sum(facts['sizes']), unit)}" if facts["sizes"] is not None else ""
     over = f" over {facts['topology']}" if facts["topology"] else ""
     return (
-        f"Trained by {many}{records} of {facts['data']!r}, {facts['where']}: {facts['protocol']} "
+        f"Trained by {who}{records} of {facts['data']!r}, {facts['where']}: {facts['protocol']} "
         f"({facts['calibration']}), {facts['steps']:,} {facts['step']}s{over}; it is {facts['which']}"
     )
 
 
-def promise_is_about(said: Description) -> str:
-    """What every ε here is about."""
-    facts = said.privacy
+def promise_is_about(description: Description) -> str:
+    """The relation, view and δ of every ε in the text."""
+    facts = description.privacy
     return f"{facts['relation']}, {facts['view']}, δ = {facts['delta']:g}"
 
 
-def costs(said: Description) -> list[tuple[str, str]]:
+def costs(description: Description) -> list[tuple[str, str]]:
     """Budget, claim and certificate."""
-    facts = said.privacy
+    facts = description.privacy
     together, person, pair = (facts["facts"].get(key) for key in ("all_others", "person", "pair"))
     owners = told_owners(facts["facts"].get("owners_per_person", 1))
     return [
@@ -116,50 +118,50 @@ def costs(said: Description) -> list[tuple[str, str]]:
     ]
 
 
-def metric_in_words(said: Description) -> str:
+def metric_in_words(description: Description) -> str:
     """The score on public rows and what owners published, or why there is neither."""
-    found = said.metrics
-    told = _published(found["published"]) if "published" in found else ""
-    return " ".join(part for part in (told, _on_public_rows(found, told)) if part)
+    metrics = description.metrics
+    published = _published(metrics["published"]) if "published" in metrics else ""
+    return " ".join(part for part in (published, _on_public_rows(metrics, published)) if part)
 
 
-def _published(told: Mapping[str, Any]) -> str:
-    return f"Published by the owners, and charged: {'; '.join(sentences(told))}. That is of {about(told)}."
+def _published(evaluation: Mapping[str, Any]) -> str:
+    return f"Published by the owners, and charged: {'; '.join(sentences(evaluation))}. That is of {about(evaluation)}."
 
 
-def _on_public_rows(found: Mapping[str, Any], told: str) -> str:
-    if "name" not in found and told:
+def _on_public_rows(metrics: Mapping[str, Any], published: str) -> str:
+    if "name" not in metrics and published:
         return ""
-    if "name" not in found:
+    if "name" not in metrics:
         return (
             "No score is given: the rows it could be tested on are the owners' own records, and nothing was charged "
             "for a score on them."
         )
-    told = f"{found['name']} {found['value']:.4g} on {found['rows']:,} test rows that are public."
+    score = f"{metrics['name']} {metrics['value']:.4g} on {metrics['rows']:,} test rows that are public."
     pairs = [
         f"{METRICS[name].words} {pair['joint']:.4g} (a constant: {pair['constant']:.4g})"
-        for name, pair in found.get("all", {}).items()
+        for name, pair in metrics.get("all", {}).items()
     ]
-    return f"{told} All metrics there: {', '.join(pairs)}." if pairs else told
+    return f"{score} All metrics there: {', '.join(pairs)}." if pairs else score
 
 
 def printable(text: str) -> str:
-    """Text without what steers a terminal."""
+    """Text without control characters."""
     return "".join(
         char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
     )
 
 
 def mark(text: str) -> str:
-    """Text that Markdown and HTML show as it is, in one line."""
+    """Text escaped for Markdown and HTML, in one line."""
     return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", printable(" ".join(text.split())))
 
 
 def _make(model: TrainedModel) -> str:
     steps = ", ".join(step.name for step in model.steps) or "none"
-    said, (first, second) = model.description, model.description.decision.weights
+    description, (first, second) = model.description, model.description.decision.weights
     weighted = f" (class weights {first:.4g} and {second:.4g})" if (first, second) != (1, 1) else ""
-    return f"{said.kind} model, {said.loss} loss{weighted}, feature steps: {steps}"
+    return f"{description.kind} model, {description.loss} loss{weighted}, feature steps: {steps}"
 
 
 def _field(field: Field) -> str:
@@ -181,9 +183,9 @@ def _holds(field: Field) -> str:
     return f"a number from {low:g} to {high:g}" + (f" {field.unit}" if field.unit else "")
 
 
-def _some_columns(said: Description) -> str:
-    more = len(said.fields) - _COLUMNS
-    return ", ".join(said.names[:_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+def _some_columns(description: Description) -> str:
+    more = len(description.fields) - _COLUMNS
+    return ", ".join(description.names[:_COLUMNS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _weights_title(model: TrainedModel) -> str:
@@ -196,10 +198,10 @@ def _weight_line(weight: Weight) -> str:
     return f"  {weight.value:+9.4f}  {weight.column}: {weight.effect}"
 
 
-def _columns_table(said: Description) -> str:
-    if not said.fields:
-        return f"A row is {mark(rows_in_words(said))}."
-    rows = [f"| {mark(field.name)} | {mark(_field(field))} |" for field in said.fields]
+def _columns_table(description: Description) -> str:
+    if not description.fields:
+        return f"A row is {mark(rows_in_words(description))}."
+    rows = [f"| {mark(field.name)} | {mark(_field(field))} |" for field in description.fields]
     outside = (
         "Numbers outside count as the nearest end, as in training. An empty cell, unless it may be, or another value "
         "is refused."
@@ -207,15 +209,15 @@ def _columns_table(said: Description) -> str:
     return "\n".join(["| column | holds |", "|---|---|", *rows, "", outside])
 
 
-def _training_list(said: Description) -> str:
-    facts, unit = said.training, said.privacy["unit"]
+def _training_list(description: Description) -> str:
+    facts, unit = description.training, description.privacy["unit"]
     owners, numbers = [mark(name) for name in facts["owners"]], ""
     if facts["sizes"] is not None:
         numbers = f", with their numbers of {mark(several(unit))}"
         owners = [f"{name} ({size:,})" for name, size in zip(owners, facts["sizes"])]
     return "\n".join(
         [
-            f"{mark(_sentence(trained(said)))}.",
+            f"{mark(_sentence(trained(description)))}.",
             "",
             f"* data: {mark(facts['data'])}. {mark(facts['source'])}"
             + (f"; {mark(facts['note'])}" if facts["note"] else ""),
@@ -230,33 +232,33 @@ def _settings(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in settings.items()) or "the protocol's own"
 
 
-def _promise(said: Description) -> str:
-    rows = [f"| {name} | {mark(value)} |" for name, value in costs(said)]
-    about = f"For one {said.privacy['unit']}: {promise_is_about(said)}."
-    notes = [f"**{mark(note)}**\n" for note in _notes(said)]
-    plain, technical = ([f"* {mark(line)}" for line in said.privacy[key]] for key in ("promise", "statement"))
+def _promise(description: Description) -> str:
+    rows = [f"| {name} | {mark(value)} |" for name, value in costs(description)]
+    about = f"For one {description.privacy['unit']}: {promise_is_about(description)}."
+    notes = [f"**{mark(note)}**\n" for note in _notes(description)]
+    privacy = description.privacy
+    plain, technical = ([f"* {mark(line)}" for line in privacy[key]] for key in ("promise", "statement"))
     costs_table = ["| ε | |", "|---|---|", *rows]
     words = ["In plain words:", "", *plain, "", "For experts:", "", *technical]
     return "\n".join([mark(about), "", *costs_table, "", *notes, *words])
 
 
-def _notes(said: Description) -> list[str]:
-    """What to beware of before anything else: why nothing is promised, or what the promise rests on."""
-    return [
-        note for note in (said.training["caveat"], said.privacy["reason"], *said.privacy["warnings"]) if note
-    ]
+def _notes(description: Description) -> list[str]:
+    """Warnings to read first: why nothing is promised, or what the promise rests on."""
+    training, privacy = description.training, description.privacy
+    return [note for note in (training["caveat"], privacy["reason"], *privacy["warnings"]) if note]
 
 
 def _weights_table(model: TrainedModel) -> str:
-    found = largest(model, _SHOWN)
-    if not found:
+    weights = largest(model, _SHOWN)
+    if not weights:
         return _weights_title(model)
-    rows = [f"| {mark(one.column)} | {one.value:+.4f} | {mark(one.effect)} |" for one in found]
+    rows = [f"| {mark(weight.column)} | {weight.value:+.4f} | {mark(weight.effect)} |" for weight in weights]
     return "\n".join(["| column | weight | speaks |", "|---|---|---|", *rows])
 
 
-def _usage(said: Description) -> str:
-    file = "ROWS.csv" if said.fields else "IMAGES.npz"
+def _usage(description: Description) -> str:
+    file = "ROWS.csv" if description.fields else "IMAGES.npz"
     return (
         f"```\ncoterie predict model.safetensors {file} --out predictions.csv\n```\n\n"
         '```python\nimport coterie\n\ncoterie.load("model.safetensors").predict(rows)\n```'
