@@ -1,5 +1,5 @@
-"""The page of `coterie ui`: a face for what the command line does, on this machine alone.
+"""The page of `coterie ui`: a graphical interface to the command line, on this machine alone.
 
-It may know reports, runs and status files; what it plans it asks the command line, and what it trains runs in processes
-of their own. Its modules need the extra `ui`; `cli.ui` says so where it is missing.
+It may know reports, runs and status files; it asks the command line for plans, and training runs in processes of its
+own. Its modules need the extra `ui`; `cli.ui` says so where it is missing.
 """

@@ -1,4 +1,4 @@
-"""Questions to the command line: one process a kind of question, kept, so that only the first waits for it to load."""
+"""Questions to the command line: a process for each kind of question is kept, so that only the first waits for it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ _LONGEST = 1 << 26  # bytes of an answer
 
 
 class Asked(CoterieError):
-    """What the command line refused, in its own words."""
+    """The command line's refusal, in its own words."""
 
 
 class Teller:
-    """Asks one question at a time. A process that ends, however, is started anew for the next one."""
+    """Asks one question at a time. If its process ends for any reason, the next question starts another."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
     async def ask(self, *words: str) -> dict[str, Any]:
-        """What `coterie WORDS --json` prints."""
+        """The output of `coterie WORDS --json`."""
         async with self._turn:
             try:
-                found = await self._answer([*words, "--json"])
-            except BaseException:  # even if nobody waits any more: an answer must not meet another question
+                answer = await self._answer([*words, "--json"])
+            except BaseException:  # also when cancelled: an answer must not be taken for the next question's
                 await self.close()
                 raise
-        if found["status"]:
-            raise Asked(found["error"] or "the command failed without a word.")
-        return json.loads(found["out"])
+        if answer["status"]:
+            raise Asked(answer["error"] or "the command failed without a word.")
+        return json.loads(answer["out"])
 
     async def _answer(self, words: list[str]) -> dict[str, Any]:
         process = self._process

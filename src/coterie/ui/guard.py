@@ -1,9 +1,9 @@
-"""Who may talk to the page's server: the browser that was given the token, on this machine, from the page itself.
+"""Admits to the page's server only a browser on this machine that was given the token, from the page itself.
 
-Four things are asked of every request. Its Host is this machine's own name (a stranger's name that was made to point
-here is refused). It does not come out of a page of another origin, another port of this machine included: cookies
-do not tell ports apart. It carries the cookie, which only the address with the token sets. And nothing that it gets
-may be read, framed or completed by anybody else.
+Four conditions hold for every request. Its Host is this machine's own name (a foreign name that resolves to this
+machine is refused). It does not come from a page of another origin, another port of this machine included: cookies do
+not distinguish ports. It carries the cookie, which only the address with the token sets. And no other page may read,
+frame or complete its response.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-# A run's own page has its style within it. It comes from a folder, which may be anybody's: it gets no origin.
+# A run's own page has inline styles. Its folder may come from anybody, so the page gets no origin.
 PAGE_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 )
@@ -44,7 +44,7 @@ class Guard:
         self.hosts = {f"{name}:{port}" for name in _NAMES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, let in with the token, or pass on; with the same headers on whatever is answered."""
+        """Refuse, admit by the token, or pass on; all responses get the same headers."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
 
@@ -59,7 +59,7 @@ class Guard:
         await answer(scope, receive, guarded)
 
     def refusal(self, headers: Mapping[str, str], scope: Scope) -> Response | None:
-        """What is answered in the page's place; None: the request may pass."""
+        """The response in place of the page; None: the request may pass."""
         if headers.get("host", "") not in self.hosts:
             return PlainTextResponse("This server answers to 127.0.0.1 and localhost alone.", 421)
         if _from_elsewhere(headers, self.hosts, scope):
@@ -68,9 +68,9 @@ class Guard:
         if scope["path"] == "/" and scope["method"] == "GET" and given:
             if not self._known(given[0]):
                 return PlainTextResponse(_NEEDED, 401)
-            found = RedirectResponse("/", 303)
-            found.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
-            return found
+            redirect = RedirectResponse("/", 303)
+            redirect.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
+            return redirect
         if not self._known(_cookies(headers).get(self.cookie, "")):
             return PlainTextResponse(_NEEDED, 401)
         return None
@@ -80,7 +80,7 @@ class Guard:
 
 
 def _from_elsewhere(headers: Mapping[str, str], hosts: set[str], scope: Scope) -> bool:
-    """By what browsers say of where a request is from. A link from elsewhere may be followed; it reads nothing."""
+    """Whether a request is from another origin, by its headers. Followed links are admitted: they read nothing."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
     if origin is not None and origin.removeprefix("http://") not in hosts:
         return True
@@ -90,6 +90,6 @@ def _from_elsewhere(headers: Mapping[str, str], hosts: set[str], scope: Scope) -
 
 def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
     try:
-        return {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}
+        return {name: cookie.value for name, cookie in SimpleCookie(headers.get("cookie", "")).items()}
     except CookieError:
         return {}

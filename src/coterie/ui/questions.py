@@ -1,4 +1,4 @@
-"""What the page asks, as words of the command line. Only what a form has is passed on, each as --name=value."""
+"""The page's questions as command lines. Only known fields of a form are passed on, each as --name=value."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _JOIN = ("owner", "data", "target", "owner_column", "columns", "partners", "part
          "topology", "rounds_at_most")  # fmt: skip
 _RUN = ("protocol", "data", "target", "owner_column", "columns", "owners", "unit", "records_per_unit", "topology",
         "delta", "seed", "evaluate")  # fmt: skip
-_SETTINGS = ("view", "colluding")  # of a protocol: who must be honest
-_MOST = 500  # owners whose topology is drawn while somebody moves a slider
+_SETTINGS = ("view", "colluding")  # a protocol's settings on who must be honest
+_MOST = 500  # the most owners whose topology is drawn while a slider moves
 
 
 def words_of(given: dict[str, Any], known: tuple[str, ...]) -> list[str]:
-    """As options; what is empty is left out, what is not known is refused."""
-    found = []
+    """A form as options: empty fields are left out, unknown ones refused."""
+    options = []
     for key, value in given.items():
         if key not in known:
             raise InputError(f"{key}={value!r}: unknown. Known: {', '.join(known)}.")
@@ -32,8 +32,8 @@ def words_of(given: dict[str, Any], known: tuple[str, ...]) -> list[str]:
             continue
         if not isinstance(value, (str, int, float)) or isinstance(value, bool):
             raise InputError(f"{key}: must be a number or text.")
-        found.append(f"--{key.replace('_', '-')}={value}")
-    return found
+        options.append(f"--{key.replace('_', '-')}={value}")
+    return options
 
 
 async def plan(teller: Teller, given: dict[str, Any]) -> dict[str, Any]:
@@ -42,19 +42,20 @@ async def plan(teller: Teller, given: dict[str, Any]) -> dict[str, Any]:
     from coterie.reports.promise import at_most
 
     options = words_of(given, _PLAN)
-    found = await teller.ask("plan", *options)
+    forecast = await teller.ask("plan", *options)
     delta = float(given.get("delta") or 1e-5)
-    promised = at_most(*of_replacing(float(found["certified_epsilon"]), delta, REPLACE_ONE), found["unit"])
+    certified = float(forecast["certified_epsilon"])
+    promised = at_most(*of_replacing(certified, delta, REPLACE_ONE), forecast["unit"])
     return {
-        "plan": found,
-        "certified": upper(float(found["certified_epsilon"])),
+        "plan": forecast,
+        "certified": upper(certified),
         "promise": promised[0].upper() + promised[1:],
         "command": " ".join(["coterie plan", *options]),
     }
 
 
 async def join(teller: Teller, given: dict[str, Any]) -> dict[str, Any]:
-    """The answer as `coterie plan join --json` prints it: made of the asking owner's records, for its eyes."""
+    """The answer as `coterie plan join --json` prints it: from the asking owner's records, for that owner alone."""
     options = words_of(given, _JOIN)
     return {
         "join": await teller.ask("plan", "join", *options),
@@ -63,7 +64,7 @@ async def join(teller: Teller, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def topology(given: dict[str, Any]) -> dict[str, Any]:
-    """A topology of so many owners, drawn; None where they are too many."""
+    """The drawing of a topology; None where there are too many owners."""
     from coterie.ui.shown import topology as drawn
 
     sizes, name = given.get("sizes"), given.get("topology")
@@ -80,17 +81,17 @@ def experiment(given: dict[str, Any]) -> dict[str, Any]:
     for key in given:
         if key not in known:
             raise InputError(f"{key}={given[key]!r}: unknown. Known: {', '.join(known)}.")
-    found, settings = (_filled(given, keys) for keys in (_RUN, _SETTINGS))
+    answers, settings = (_filled(given, keys) for keys in (_RUN, _SETTINGS))
     if settings:
-        found["settings"] = settings
+        answers["settings"] = settings
     if given.get("epsilon") not in (None, ""):
         try:
-            found["epsilon"] = [float(part) for part in str(given["epsilon"]).split(",")]
+            answers["epsilon"] = [float(part) for part in str(given["epsilon"]).split(",")]
         except ValueError:
             raise InputError(
                 f"epsilon={given['epsilon']!r}: must be a number, or numbers with commas, one for each owner."
             ) from None
-    return found
+    return answers
 
 
 def _filled(given: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _filled(given: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def choices() -> dict[str, Any]:
-    """What may be chosen."""
+    """The choices that forms offer."""
     from coterie.planning.candidates import KNOWN
     from coterie.protocols import PROTOCOLS
     from coterie.topologies import TOPOLOGIES

@@ -1,7 +1,7 @@
 """Runs by their folders: those that have ended, as `coterie run` wrote them, and those in progress beside them.
 
-Whatever is known about a run is in its folder. So a server that was killed loses nothing, several tabs see the same,
-and runs that the command line made are there too. A run in progress is NAME.running, with a lock that its process
+Everything about a run is in its folder. So a server that was killed loses nothing, several tabs show the same, and
+the command line's runs are shown too. A run in progress is NAME.running, with a lock that its process
 holds; when it has ended, the folder NAME takes its place.
 """
 
@@ -23,7 +23,7 @@ from coterie.errors import InputError
 EXPERIMENT, CHECKPOINT, PROGRESS, LOCK, LOG, JOB = (
     "experiment.toml", "checkpoint", "progress.json", "lock", "log", "job.json",
 )  # fmt: skip
-ENDING = ".running"  # of the name of a folder whose run has not ended
+ENDING = ".running"  # suffix of the folder of a run that has not ended
 _NAME = re.compile(r"[^/\\\0]{1,200}")
 
 
@@ -36,9 +36,9 @@ class Runs:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def start(self, given: dict[str, Any]) -> str:
-        """Begin a run of the experiment that these keys describe; its name. Mistakes in the keys are told at once.
+        """Begin a run of the experiment that these keys describe; return its name. InputError at once for wrong keys.
 
-        With the engine that writes checkpoints, so that it can be stopped and gone on with.
+        It uses the engine that writes checkpoints, so that it can be stopped and resumed.
         """
         from coterie.experiments.experiment import Experiment, override
 
@@ -51,47 +51,47 @@ class Runs:
         return place.name.removesuffix(ENDING)
 
     def stop(self, name: str) -> None:
-        """Tell its process to stop; what it had reached is in its checkpoint."""
+        """Tell its process to stop; its checkpoint stays."""
         place = self._place(name)
         if self._alive(place):
             os.kill(_process_of(place), signal.SIGINT)
 
     def resume(self, name: str) -> None:
-        """Go on from the checkpoint, or begin anew where there was none yet."""
+        """Continue from the checkpoint, or begin anew where there is none yet."""
         place = self._place(name)
         if self._alive(place):
             raise InputError(f"run={name!r}: is running.")
         self._begin(place)
 
     def discard(self, name: str) -> None:
-        """Forget a run that did not end."""
+        """Delete a run that did not end."""
         place = self._place(name)
         if self._alive(place):
             raise InputError(f"run={name!r}: is running. Stop it first.")
         shutil.rmtree(place)
 
     def all(self) -> list[dict[str, Any]]:
-        """Every run in few words, the latest first."""
+        """A summary of every run, the latest first."""
         self._reap()
-        found = []
+        runs = []
         for place in self.folder.iterdir() if self.folder.is_dir() else ():
             if place.name.startswith(".") or not place.is_dir():
                 continue
             if place.name.endswith(ENDING):
-                found.append((place.stat().st_ctime, self._in_progress(place)))
+                runs.append((place.stat().st_ctime, self._in_progress(place)))
             elif (place / "result.json").is_file():
-                found.append(((place / "result.json").stat().st_mtime, self._ended(place)))
-        return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+                runs.append(((place / "result.json").stat().st_mtime, self._ended(place)))
+        return [run for _, run in sorted(runs, key=lambda pair: -pair[0])]
 
     def folder_of(self, name: str) -> Path:
-        """Of a run that has ended."""
+        """The folder of a run that has ended."""
         place = self.folder / _checked(name)
         if name.endswith(ENDING) or not (place / "result.json").is_file():
             raise InputError(f"run={name!r}: there is no such run in {self.folder}, or it has not ended.")
         return place
 
     def _claim(self, name: str) -> Path:
-        """The first of NAME-1, NAME-2, … that nobody has. Making the folder is what claims it."""
+        """The first free folder of NAME-1, NAME-2, …; creating it claims the name."""
         number = 1
         while True:
             place = self.folder / f"{name}-{number}"
@@ -117,12 +117,12 @@ class Runs:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # it outlives the server, and finds its way back by its folder
+                    start_new_session=True,  # it outlives the server, which finds it again by its folder
                 )
             )
 
     def _reap(self) -> None:
-        """Ask after children, so that none stays a zombie."""
+        """Poll child processes, so that none stays a zombie."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def _place(self, name: str) -> Path:
@@ -132,7 +132,7 @@ class Runs:
         return place
 
     def _alive(self, place: Path) -> bool:
-        """Whether a process holds the lock, or one that was just started may yet take it."""
+        """Whether a process holds the lock, or was just started and may still take it."""
         mine = str(place.absolute())
         for child in self._children:
             if child.poll() is None and isinstance(child.args, list) and child.args[-1] == mine:
@@ -154,7 +154,7 @@ class Runs:
         return {**_experiment(place), **now, **about}
 
     def _ended(self, place: Path) -> dict[str, Any]:
-        """As long as the file is the same it is read once."""
+        """The summary of an ended run, read again only when the file changes."""
         file = place / "result.json"
         state = file.stat()
         mark = (state.st_mtime_ns, state.st_size)
@@ -164,7 +164,7 @@ class Runs:
 
 
 def _process_of(place: Path) -> int:
-    """The process that runs it. A number alone may have gone over to another one since, so its command must say so."""
+    """The number of the run's process. Numbers are reused, so the process's command must name the folder."""
     number = _progress(place).get("pid")
     try:
         command = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
@@ -182,7 +182,7 @@ def _checked(name: str) -> str:
 
 
 def _progress(place: Path) -> dict[str, Any]:
-    """As its process wrote it last; what it has not written yet, or another version never wrote, is as at the start."""
+    """The progress that its process wrote last; keys that are missing have their values at the start."""
     start = {"what": "starting", "done": 0, "of": 0, "points": [], "about": None, "error": None}
     try:
         return start | json.loads((place / PROGRESS).read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def _experiment(place: Path) -> dict[str, Any]:
 
 
 def _summary(place: Path) -> dict[str, Any]:
-    """A line of the list; a folder that is no run of this version says so."""
+    """A line of the list; for a folder that is no run of this version, one that says so."""
     from coterie.ui.shown import summary
 
     try:

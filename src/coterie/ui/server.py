@@ -29,16 +29,16 @@ from coterie.ui.guard import PAGE_POLICY, Guard
 from coterie.ui.runs import Runs
 
 STATIC = Path(__file__).parent / "static"
-_RENEW = 0.5  # seconds between two looks at folders
-_QUIET = 15.0  # seconds after which a stream says that it is still there
+_RENEW = 0.5  # seconds between two readings of folders
+_QUIET = 15.0  # seconds of silence after which a stream sends a sign of life
 _LARGEST = 1 << 20  # bytes of a question
 
 Answer = Callable[[Request], Awaitable[Any]]
 
 
 def application(runs: Runs, token: str, port: int) -> Starlette:
-    """Everything that is served."""
-    quick, slow = Teller(), Teller()  # sliders do not wait for what takes half a minute
+    """The application with all routes."""
+    quick, slow = Teller(), Teller()  # sliders do not wait for answers that take half a minute
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
@@ -53,7 +53,7 @@ def application(runs: Runs, token: str, port: int) -> Starlette:
 
 
 def _page() -> list[Route | Mount]:
-    """What the browser needs before it asks anything."""
+    """Routes of the page itself and its static files."""
 
     async def home(_: Request) -> Response:
         return Response((STATIC / "index.html").read_bytes(), media_type="text/html")
@@ -69,7 +69,7 @@ def _page() -> list[Route | Mount]:
 
 
 def _questions(runs: Runs, quick: Teller, slow: Teller) -> list[Route]:
-    """Questions before a run: what can be chosen, and what it would come to."""
+    """Routes for questions before a run: the choices, and their forecast."""
 
     async def choices(_: Request) -> Any:
         return (
@@ -96,7 +96,7 @@ def _questions(runs: Runs, quick: Teller, slow: Teller) -> list[Route]:
 
 
 def _runs(runs: Runs) -> list[Route]:
-    """Runs: all of them, one of them, its page, and what can be done with it."""
+    """Routes of runs: all of them, one of them, its page, and actions on it."""
 
     async def all_runs(_: Request) -> Any:
         return await run_in_threadpool(seen, runs)
@@ -140,48 +140,48 @@ def _runs(runs: Runs) -> list[Route]:
 
 async def _node(request: Request) -> Response:
     folder = request.query_params.get("folder", "")
-    once = await run_in_threadpool(shown.node, folder)  # a mistake is told before the stream begins
+    once = await run_in_threadpool(shown.node, folder)  # so that errors are reported before the stream begins
     return JSONResponse(once) if "once" in request.query_params else stream(partial(shown.node, folder))
 
 
 def answering(answer: Answer) -> Answer:
-    """JSON of what is answered; of a mistake the one line that says it, with status 400."""
+    """The handler with its answer as JSON, and errors as one line of JSON with status 400."""
 
     async def wrapped(request: Request) -> Response:
         try:
-            found = await answer(request)
+            answered = await answer(request)
         except CoterieError as error:
             return JSONResponse({"error": str(error)}, 400)
-        return found if isinstance(found, Response) else JSONResponse(found)
+        return answered if isinstance(answered, Response) else JSONResponse(answered)
 
     return wrapped
 
 
 async def body(request: Request) -> dict[str, Any]:
-    """A JSON object of a modest size."""
+    """The request's JSON object, of a limited size."""
     content = b""
     async for part in request.stream():
         content += part
         if len(content) > _LARGEST:
             raise InputError(f"question: more than {_LARGEST:,} bytes.")
     try:
-        found = json.loads(content or b"{}")
+        question = json.loads(content or b"{}")
     except ValueError:
         raise InputError("question: is not JSON.") from None
-    if not isinstance(found, dict):
+    if not isinstance(question, dict):
         raise InputError("question: must be a JSON object.")
-    return found
+    return question
 
 
 def seen(runs: Runs) -> dict[str, Any]:
     """All runs as they are now."""
-    return {"runs": [shown.in_progress(one) for one in runs.all()]}
+    return {"runs": [shown.in_progress(run) for run in runs.all()]}
 
 
 def stream(look: Callable[[], dict[str, Any]]) -> Response:
-    """Server-sent events: what `look` sees, whenever it has changed."""
+    """Server-sent events with the value of `look`, whenever it has changed."""
 
-    async def told() -> AsyncIterator[str]:
+    async def events() -> AsyncIterator[str]:
         last, quiet = "", 0.0
         while True:
             try:
@@ -192,16 +192,16 @@ def stream(look: Callable[[], dict[str, Any]]) -> Response:
             if text != last:
                 last, quiet = text, 0.0
                 yield f"data: {text}\n\n"
-            elif quiet >= _QUIET:  # a browser that is gone is noticed by writing to it
+            elif quiet >= _QUIET:  # only writing shows that a browser is gone
                 quiet = 0.0
                 yield ": still here\n\n"
             await asyncio.sleep(_RENEW)
 
-    return StreamingResponse(told(), media_type="text/event-stream")
+    return StreamingResponse(events(), media_type="text/event-stream")
 
 
 def serve(folder: Path, data_dir: Path | None, port: int, tell: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C; `tell` hears the address with its token."""
+    """Serve until Ctrl-C; `tell` is called with the address and its token."""
     if folder.exists() and not folder.is_dir():
         raise InputError(
             f"runs={str(folder)!r}: is no folder. Name the folder that runs are in, or a new one."
@@ -213,12 +213,12 @@ def serve(folder: Path, data_dir: Path | None, port: int, tell: Callable[[str], 
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "it must lie between 0 and 65535"
             raise InputError(f"port={port}: cannot be listened at ({why}). Name another.") from error
-        door.listen()  # who follows the address at once waits a moment, and is not turned away
+        door.listen()  # so that an early request waits, and is not refused
         chosen, token = door.getsockname()[1], secrets.token_urlsafe(32)
-        made = application(Runs(folder, data_dir), token, chosen)
+        app = application(Runs(folder, data_dir), token, chosen)
         # No access log: it would hold the token. Streams never end by themselves, so nobody waits for them.
         config = uvicorn.Config(
-            made, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False
         )
         tell(f"http://127.0.0.1:{chosen}/?token={token}")
         uvicorn.Server(config).run(sockets=[door])

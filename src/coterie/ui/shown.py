@@ -1,4 +1,4 @@
-"""What pages show, as plain values: of a run's folder, of a topology, of a node. Nothing is computed from records here.
+"""The pages' plain values: of a run's folder, a topology, a node. Nothing is computed from records here.
 
 Values that no owner released are listed under "oracle", as in result.json, and pages mark them.
 """
@@ -29,7 +29,7 @@ def read_run(place: Path) -> Run:
 
 
 def summary(place: Path) -> dict[str, Any]:
-    """In few words, for lists and comparisons."""
+    """A run's summary, for lists and comparisons."""
     run = read_run(place)
     metric = run.metric
     return {
@@ -67,7 +67,7 @@ def points(run: Run) -> list[list[float | None]]:
 
 
 def details(place: Path) -> dict[str, Any]:
-    """What the page of a run that has ended shows."""
+    """The values of the page of a run that has ended."""
     run = read_run(place)
     return {
         **summary(place),
@@ -82,8 +82,8 @@ def details(place: Path) -> dict[str, Any]:
 def gauges(names: Any, spent: Any, budgets: Any) -> list[dict[str, Any]]:
     """ε of each owner's budget, rounded up; owners whose bars are equal share one."""
     groups: dict[tuple[float, float], list[str]] = {}
-    for name, one, budget in zip(names, spent, budgets):
-        groups.setdefault((math.inf if one is None else at_most(one), budget), []).append(name)
+    for name, epsilon, budget in zip(names, spent, budgets):
+        groups.setdefault((math.inf if epsilon is None else at_most(epsilon), budget), []).append(name)
     order = sorted(groups, key=lambda pair: -pair[0] / pair[1])
     return [
         {
@@ -100,7 +100,7 @@ def gauges(names: Any, spent: Any, budgets: Any) -> list[dict[str, Any]]:
 def drawing(
     links: WrittenNetwork, names: Any, sizes: tuple[int, ...], unit: str, private: bool = False
 ) -> dict[str, Any] | None:
-    """Where discs, links and the hub stand in a square; None where there is too much to draw.
+    """The places of discs, links and the hub in a square; None where there is too much to draw.
 
     `private`: no owner tells its size.
     """
@@ -123,26 +123,26 @@ def drawing(
     }
 
 
-def network_of(found: Mapping[str, Any]) -> WrittenNetwork:
-    """From what result.json holds under "network"."""
-    links = found["links"]
+def network_of(network: Mapping[str, Any]) -> WrittenNetwork:
+    """The network as result.json has it."""
+    links = network["links"]
     return WrittenNetwork(
-        topology=found["topology"],
-        hub=found["hub"],
-        number_of_links=found["number_of_links"],
+        topology=network["topology"],
+        hub=network["hub"],
+        number_of_links=network["number_of_links"],
         links=None if links is None else tuple((first, second) for first, second in links),
     )
 
 
-def in_progress(found: dict[str, Any]) -> dict[str, Any]:
-    """A run that has not ended, with its picture and its gauges; of another version's, what can be told without."""
-    about = found.get("about")
+def in_progress(run: dict[str, Any]) -> dict[str, Any]:
+    """A run that has not ended, with picture and gauges; without them if another version wrote it."""
+    about = run.get("about")
     if about is None:
-        return found
+        return run
     try:
-        return found | _pictured(about, found.get("spent"))
+        return run | _pictured(about, run.get("spent"))
     except (KeyError, TypeError):
-        return found | {"about": None}
+        return run | {"about": None}
 
 
 def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any
 
 
 def topology(name: str, sizes: tuple[int, ...], hub: str | None) -> dict[str, Any] | None:
-    """A topology of so many owners, to be drawn; or the hub where they meet instead."""
+    """The drawing of a topology of so many owners, or of a hub in its place."""
     from coterie.experiments.describe import network
     from coterie.topologies import build
 
@@ -164,7 +164,7 @@ def topology(name: str, sizes: tuple[int, ...], hub: str | None) -> dict[str, An
 
 
 def plain(value: float) -> float | None:
-    """What JSON has; None of what is not finite."""
+    """A value for JSON: None where it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -173,26 +173,26 @@ def _at_most(epsilon: float) -> str:
 
 
 def node(folder: str) -> dict[str, Any]:
-    """Where this machine's parties stand: of one party's folder, or of a whole network's. Reads status files alone."""
+    """The status of one party's folder, or of all parties in a network's. Reads status files alone."""
     from coterie.federation.local import read_status
     from coterie.federation.local import status as of_network
     from coterie.federation.party import NAME
 
     place = Path(folder).expanduser()
     if (place / "parties").is_dir():
-        found = of_network(place)
+        parties = of_network(place)
     elif (place / NAME).is_file():
-        told = read_status(place / "status.json")
-        found = [{"name": place.name, "state": "not started"} if told is None else told]
+        status = read_status(place / "status.json")
+        parties = [{"name": place.name, "state": "not started"} if status is None else status]
     else:
         raise InputError(
             f"folder={folder!r}: has neither {NAME} nor parties. Give a party's folder, or a network's."
         )
-    return {"folder": str(place), "parties": [party(one, time.time()) for one in found]}
+    return {"folder": str(place), "parties": [party(snapshot, time.time()) for snapshot in parties]}
 
 
 def party(snapshot: dict[str, Any], at: float) -> dict[str, Any]:
-    """One party's snapshot with the words that `coterie network watch` has for it."""
+    """A party's snapshot with the words of `coterie network watch`."""
     from coterie.federation.standing import below, days_left, head, peer_cells
 
     try:
