@@ -1,4 +1,4 @@
-"""Compiled programs are kept between commands, so that only the first of its kind waits for the compiler."""
+"""Keeps compiled programs between commands, so that only the first command of a kind waits for the compiler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def folder() -> Path:
 
 
 def keep_compiled() -> Path | None:
-    """Tell JAX to keep what it compiles; None, and nothing is kept, where the folder cannot be written.
+    """Make JAX keep compiled programs, and return the folder; None where it cannot be used.
 
     Compiled programs are code: the folder is the user's own (mode 700), and one that others may write is not used.
     They hold functions and shapes, no record and no key: those are arguments.
@@ -30,8 +30,8 @@ def keep_compiled() -> Path | None:
         state = place.stat()
     except OSError:
         return None
-    others = os.name == "posix" and (state.st_uid != os.getuid() or bool(state.st_mode & 0o022))
-    if others or not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+    unsafe = os.name == "posix" and (state.st_uid != os.getuid() or bool(state.st_mode & 0o022))
+    if unsafe or not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         return None
     import jax
 

@@ -25,12 +25,12 @@ class Commands(TyperGroup):
         try:
             status = super().main(*args, standalone_mode=False, **extra)
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where what goes wrong can still be said
+                sys.stdout.flush()  # here, where errors can still be reported
         except typer.TyperException as error:
             if not standalone_mode:
                 raise
             sys.exit(_usage(error))
-        except CoterieError as error:  # of a command's printing, or of help
+        except CoterieError as error:  # from printing output or help
             if not standalone_mode:
                 raise
             sys.exit(_failed(error))
@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         return _without_type(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of the group, which typer makes; None where there is none of that name."""
+        """The command of this name; None where there is none."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _without_type(command.get_params(ctx))
@@ -86,7 +86,7 @@ def json_line(value: Mapping[str, Any]) -> str:
 
 
 def _usage(error: Any) -> int:
-    """One line on standard error; a group that was called without a command has shown its help instead."""
+    """Print one line on standard error, unless a group without a command has shown its help instead."""
     context = getattr(error, "ctx", None)
     close = getattr(error, "possibilities", None)
     message = " ".join((error.message if close else error.format_message()).split())

@@ -1,4 +1,4 @@
-"""How many records an owner's units have, for `coterie data describe`: private, for the holder's eyes."""
+"""How many records each unit has, for `coterie data describe`: private, for the holder of the rows alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BAR = 32  # characters of the longest bar
 
 
 def checked(unit: str | None) -> str | None:
-    """A unit whose records can be counted."""
+    """The unit; InputError unless its records can be counted."""
     if unit == "owner":
         raise InputError(
             "unit='owner': how many rows each owner has is shown anyway. Name a column: column:NAME."
@@ -28,7 +28,7 @@ def checked(unit: str | None) -> str | None:
 
 
 def distribution(table: Table, parts: Partition, unit: Unit) -> dict[str, Any] | None:
-    """Units by how many records they have, an owner's apart from another's; None where a record is the unit. Oracle."""
+    """Counts of units by their number of records, within each owner; None where a record is the unit. Oracle."""
     import numpy as np
 
     if unit.kind != "column" or table.whose is None:
@@ -53,9 +53,9 @@ def distribution(table: Table, parts: Partition, unit: Unit) -> dict[str, Any] |
     }
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(facts: dict[str, Any]) -> list[str]:
     """The picture in the terminal: a line for each doubling."""
-    rows = found["records"]
+    rows = facts["records"]
     spans = [
         f"{row['from']:,}" if row["from"] == row["to"] else f"{row['from']:,} to {row['to']:,}"
         for row in rows
@@ -65,8 +65,8 @@ def lines(found: dict[str, Any]) -> list[str]:
         f"{span:>{wide}}  {row['units']:>9,}  {row['records']:>9,}  {'█' * round(_BAR * row['units'] / most)}".rstrip()
         for span, row in zip(spans, rows)
     ]
-    told = (
-        f"{found['units']:,} {several(found['unit'])}: {found['mean']:.3g} records on average, {found['median']:g} in "
-        f"the median, {found['largest']:,} at most; {found['above_the_cap']:,} above the cap"
+    totals = (
+        f"{facts['units']:,} {several(facts['unit'])}: {facts['mean']:.3g} records on average, {facts['median']:g} in "
+        f"the median, {facts['largest']:,} at most; {facts['above_the_cap']:,} above the cap"
     )
-    return [f"{'records each':>{wide}}  {'units':>9}  {'in all':>9}", *drawn, told]
+    return [f"{'records each':>{wide}}  {'units':>9}  {'in all':>9}", *drawn, totals]

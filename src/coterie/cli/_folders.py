@@ -1,4 +1,4 @@
-"""What was asked of a run, where its folder goes when nobody says, and the run itself."""
+"""A requested run: the request, its default folder, and carrying it out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS = Path("runs")  # where results go when --out is not given
 
 
 class RunRequest(NamedTuple):
-    """What was asked for."""
+    """A run as requested by the options."""
 
     experiment: Experiment
     data_dir: Path | None
@@ -27,12 +27,12 @@ class RunRequest(NamedTuple):
 
 
 def usual_name(experiment: Experiment) -> str:
-    """What a run's folder is called when nobody names it."""
+    """The default name of a run's folder."""
     return f"{Path(experiment.data_name).stem}-{experiment.protocol}"
 
 
 def carried_out(asked: RunRequest, tell: Tell, keeping: Keeping | None = None) -> str:
-    """Run it, write its folder and its logs, and say what there is."""
+    """Run it, write its folder and its logs, and return the words to print."""
     from coterie.experiments import logs, output
     from coterie.experiments.run import run
 

@@ -1,8 +1,7 @@
-"""What only starting up needed of a long process's memory is given back to the system.
+"""Gives memory that only start-up needed back to the system, for processes that run for long.
 
-Importing JAX and compiling a program touch about 100 MB of the libraries' code and constants once. It stays resident,
-though these are pages of files, which the system reads again should they be needed; and so does what the allocator
-keeps for later.
+Importing JAX and compiling a program touch about 100 MB of the libraries' code and constants once. These pages stay
+resident, although they are parts of files that the system can read again; so does memory that the allocator keeps.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 _DONTNEED = 4  # Linux: MADV_DONTNEED
-_COMPILED = 2  # steps after which everything that a round calls was compiled
-# JAX's names of what it tells its listeners; and the seconds of a compiler's work, where a kept program takes none.
+_COMPILED = 2  # steps after which all programs of a round are compiled
+# Names of JAX's events; and the seconds above which a program was compiled, not read from the cache.
 _LOWERED, _BUILT = (
     f"/jax/core/compile/{what}_duration" for what in ("jaxpr_to_mlir_module", "backend_compile")
 )
@@ -26,9 +25,9 @@ _LONG = 0.02
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import in a fifth less of the time: nothing that is imported is garbage, and none is looked for among it.
+    """Import in a fifth less time, without garbage collection: nothing that is imported is garbage.
 
-    Nor later: what is there at the end is taken to stay.
+    Objects that exist at the end are excluded from later collections as well.
     """
     gc.disable()
     try:
@@ -39,9 +38,9 @@ def importing() -> Iterator[None]:
 
 
 def give_back() -> int:
-    """Let go of code and constants that are a file's, and of freed memory; of how many stretches. Linux alone.
+    """Release pages of files, and freed memory; return the number of stretches released. Linux alone.
 
-    Only what cannot be written and was not changed since it was read: nothing can be lost.
+    Only pages that are read-only and unchanged since they were read: nothing can be lost.
     """
     if sys.platform != "linux":
         return 0
@@ -55,26 +54,26 @@ def give_back() -> int:
 
 
 def _unchanged(smaps: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of what is as in its file, in a process's own list of what it has mapped.
+    """(start, end) of mappings that equal their files, from a process's own list of its mappings (smaps).
 
     >>> said = ("1-2 r-xp", "Anonymous: 0 kB", "2-3 r--p", "Anonymous: 0 kB", "3-4 r--p", "Anonymous: 4 kB", "4-5 rw-p")
     >>> list(_unchanged("\\n".join(f"{one} 0 00:01 7  /lib/a.so" if "-" in one else one for one in said)))
     [(1, 2), (2, 3)]
     """
-    found: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None
     for line in smaps.splitlines():
         first, *rest = line.split(maxsplit=5)
         if not first.endswith(":"):
             start, _, end = first.partition("-")
             is_file = rest[0] in ("r-xp", "r--p") and rest[-1].startswith("/")
-            found = (int(start, 16), int(end, 16)) if is_file else None
-        elif found is not None and first == "Anonymous:" and rest[0] == "0":
-            yield found
+            span = (int(start, 16), int(end, 16)) if is_file else None
+        elif span is not None and first == "Anonymous:" and rest[0] == "0":
+            yield span
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Where programs are not kept, give back what compiling one took before the next one takes as much again."""
+    """Without a cache of programs, release the memory of each compilation before the next one."""
     from jax import monitoring
 
     built = False
@@ -93,13 +92,13 @@ def compiling() -> Iterator[None]:
 
 
 class Slimmed:
-    """A watcher of a node: gives back when the node is ready, and when it has compiled what its rounds call."""
+    """A watcher of a node: releases memory when it is ready, and when the programs of its rounds are compiled."""
 
     def __init__(self) -> None:
         self._left = [0, _COMPILED]  # steps at which there is something to give back
 
     def __call__(self, snapshot: Mapping[str, Any]) -> None:
-        """Told about once a second where the node stands."""
+        """Called about once a second with the node's snapshot."""
         due = [step for step in self._left if snapshot["step"] >= step]
         if due:
             self._left = [step for step in self._left if step not in due]

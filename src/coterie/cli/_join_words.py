@@ -13,7 +13,7 @@ from coterie.reports.amounts import many
 
 
 def words(answer: JoinAnswer, owner: str, epsilon: float, partners: int, records: int) -> str:
-    """One sentence, and what must be said beside it."""
+    """The answer in one sentence, and its caveats."""
     joint, alone = answer.joint, answer.owner.excess
     verdict = "gains by joining" if answer.gain > 0 else "loses by joining"
     sure = "" if joint.high < alone or joint.low > alone else ", which is within the forecast's uncertainty"

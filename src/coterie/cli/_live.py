@@ -1,4 +1,4 @@
-"""A network at work, in a table that renews itself; in a log, a line now and then."""
+"""A running network: a live table in a terminal, a line from time to time in a log."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from coterie.federation.local import LocalNetwork
 
-RENEW = 0.5  # seconds between two looks
+RENEW = 0.5  # seconds between two updates
 _PAUSE = 10.0  # seconds between two lines of a log
 
 
 def watch(network: LocalNetwork, stop: Callable[[], bool]) -> None:
-    """Show where the parties stand until all have ended, or until told to stop."""
+    """Show the parties' progress until all have ended, or `stop` returns True."""
     from coterie.federation import local
 
     if not sys.stderr.isatty():
@@ -64,11 +64,11 @@ def reach(checks: list[dict[str, Any]]) -> Table:
 
     names = [check["name"] for check in checks]
     grid = Table("from \\ to", *names, "ε after the run", "ready", box=None, pad_edge=False)
-    for one in checks:
-        met = {peer["name"]: "yes" if peer["reached"] else "NO" for peer in one["peers"]}
-        cost = f"{upper(one['after'])} of {one['budget']:g}" if "after" in one else ""
+    for report in checks:
+        met = {peer["name"]: "yes" if peer["reached"] else "NO" for peer in report["peers"]}
+        cost = f"{upper(report['after'])} of {report['budget']:g}" if "after" in report else ""
         grid.add_row(
-            one["name"], *(met.get(name, "·") for name in names), cost, "yes" if one["ready"] else "NO"
+            report["name"], *(met.get(name, "·") for name in names), cost, "yes" if report["ready"] else "NO"
         )
     return grid
 
@@ -76,10 +76,10 @@ def reach(checks: list[dict[str, Any]]) -> Table:
 def _log(network: LocalNetwork, stop: Callable[[], bool]) -> None:
     from coterie.federation import local
 
-    said = time.monotonic()
+    printed = time.monotonic()
     while network.running() and not stop():
         time.sleep(RENEW)
-        if time.monotonic() - said >= _PAUSE:
-            said = time.monotonic()
-            steps = [f"{one['name']} {one.get('step', 0)}" for one in local.status(network.folder)]
+        if time.monotonic() - printed >= _PAUSE:
+            printed = time.monotonic()
+            steps = [f"{party['name']} {party.get('step', 0)}" for party in local.status(network.folder)]
             print("steps: " + ", ".join(steps), file=sys.stderr, flush=True)

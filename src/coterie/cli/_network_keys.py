@@ -55,13 +55,13 @@ def request(
         from coterie.federation.transport import requests
 
         path = requests.make(folder, name, own_authority)
-        told = requests.fingerprint(requests.read(path, name))
-        actions.record(folder, "request", party=name, fingerprint=told)
+        fingerprint = requests.fingerprint(requests.read(path, name))
+        actions.record(folder, "request", party=name, fingerprint=fingerprint)
         if as_json:
-            return print_json({"name": name, "request": str(path), "fingerprint": told})
+            return print_json({"name": name, "request": str(path), "fingerprint": fingerprint})
         print(
             f"Send {path}, as {name}.pem, to whoever founds the network; nothing in it is secret.\n"
-            f"Read to the other parties, by telephone:  {told}\n"
+            f"Read to the other parties, by telephone:  {fingerprint}\n"
             f"The key is in {folder / 'private.key'} and stays there: put what the founder sends you beside it."
         )
 

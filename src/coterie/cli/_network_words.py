@@ -1,4 +1,4 @@
-"""What a founder is told after a network was founded or changed."""
+"""Messages to a founder after a network was founded or changed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from coterie.federation.collaboration import Collaboration
 
 
-def _evaluation(said: Experiment, unit: Unit) -> str:
-    if said.evaluate:
-        drawn = f"{said.hold_out:g} of their {'rows' if unit == RECORD else several(unit.words)}"
-        kept = f", over {drawn}, which they draw and keep out of training" if said.hold_out else ""
-        groups = f", also for each group by {said.evaluate_by!r}" if said.evaluate_by else ""
+def _evaluation(experiment: Experiment, unit: Unit) -> str:
+    if experiment.evaluate:
+        drawn = f"{experiment.hold_out:g} of their {'rows' if unit == RECORD else several(unit.words)}"
+        held_out = f", over {drawn}, which they draw and keep out of training" if experiment.hold_out else ""
+        groups = f", also for each group by {experiment.evaluate_by!r}" if experiment.evaluate_by else ""
         return (
-            f"Evaluation: {said.evaluate:g} of every budget pays for metrics that the owners may publish after "
-            f"training{kept}{groups}."
+            f"Evaluation: {experiment.evaluate:g} of every budget pays for metrics that the owners may publish after "
+            f"training{held_out}{groups}."
         )
     return (
         "No evaluation: nothing of the budgets pays for metrics to publish, as it was not wanted, or so few records "
@@ -30,7 +30,7 @@ def _evaluation(said: Experiment, unit: Unit) -> str:
 
 
 def noted(folder: Path, action: str, planned: Collaboration, party: str | None = None) -> None:
-    """Write down what the founder did, in the network's folder, which no party gets."""
+    """Record the founder's action in the network's folder, which no party gets."""
     from coterie.federation import actions
 
     about: dict[str, Any] = {} if party is None else {"party": party}
@@ -38,7 +38,7 @@ def noted(folder: Path, action: str, planned: Collaboration, party: str | None =
 
 
 def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party: str | None = None) -> None:
-    """Note the action, which founded the network or changed it, and say what the founder does next."""
+    """Record the founder's action, and print what to do next."""
     noted(folder, action, planned, party)
     what = "founded" if action == "new" else "changed"
     agreement, select = planned.agreement, planned.agreement.experiment.select

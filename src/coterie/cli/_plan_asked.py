@@ -1,4 +1,4 @@
-"""What `coterie plan` is asked, from its options: owners, budgets, units, and what is public about records."""
+"""The question of `coterie plan`, from its options: owners, budgets, units, and public facts about records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def share(evaluate: float | None, sweep: str | None) -> float:
-    """The share that training goes without; 0: the evaluation is only forecast."""
+    """The evaluation's share of the budget; 0 where the evaluation is only forecast."""
     from coterie.experiments.experiment import Experiment
 
     if evaluate is not None and sweep is not None:
@@ -79,7 +79,7 @@ def _sizes(sizes: str | None, owners: int | None, records: int | None) -> tuple[
 def protecting(
     base: Consortium, unit: str, records_per_person: str | None, records_per_unit: int | None
 ) -> tuple[Consortium, Persons]:
-    """The same of persons, who have so many records: as many as the owners' records make; or of whole owners."""
+    """The same question with persons, or whole owners, as units; the number of persons follows from the records."""
     from dataclasses import replace
 
     from coterie.planning.persons import EVERYBODY_ONE, declared
@@ -112,7 +112,7 @@ def protecting(
 def _whole_owners(
     base: Consortium, records_per_person: str | None, records_per_unit: int | None
 ) -> tuple[Consortium, Persons]:
-    """Each owner is one unit, of as many records as it has: a person in all that a forecast asks."""
+    """Each owner is one unit with all of its records; for a forecast, it counts as a person."""
     from dataclasses import replace
 
     from coterie.planning.persons import Persons
@@ -133,7 +133,7 @@ def check_rate(rate: float | None, classes: int, target: str | None) -> None:
         return
     from coterie.experiments.experiment import Experiment
 
-    Experiment(base_rate=rate)  # its bounds are those of a run's
+    Experiment(base_rate=rate)  # the same bounds as for a run
     if classes != 2 or target is not None:
         why = "public rows show it" if classes == 2 else "it is the share of the rarer of two classes"
         raise InputError(f"base_rate={rate:g}: {why}. Leave it out.")
@@ -142,9 +142,9 @@ def check_rate(rate: float | None, classes: int, target: str | None) -> None:
 def public(
     path: Path | None, target: str | None, base: Consortium, rate: float | None, persons: Persons
 ) -> tuple[Constants, Exchange]:
-    """What a forecast rests on, and what its excess risk is in the metric's units.
+    """The constants of a forecast, and the conversion of its excess risk into the metric's units.
 
-    Of public rows the spectrum, and with a target also what can be learnt, and where; else what is assumed.
+    They come from public rows (with a target, also how much can be learnt), or else from assumptions.
     """
     from dataclasses import replace
 

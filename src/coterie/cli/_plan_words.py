@@ -21,21 +21,21 @@ from coterie.units import RECORD, Unit, counted, several
 
 
 class Told(NamedTuple):
-    """All that `coterie plan` has to say."""
+    """Everything that `coterie plan` prints."""
 
-    base: Consortium  # what was asked about
+    base: Consortium  # the consortium that was asked about
     most: int  # rounds
     plan: Plan
-    exchange: Exchange  # of excess risk for points of a metric
-    table: Foreseen  # what an evaluation could tell
-    share: float  # of the budget for it; 0: it is only forecast
-    caps: tuple[Cap, ...]  # what other caps on a unit's records would cost
+    exchange: Exchange  # from excess risk to points of a metric
+    table: Foreseen  # the forecast of an evaluation
+    share: float  # of the budget for that evaluation; 0: it is only forecast
+    caps: tuple[Cap, ...]  # the costs of other caps on a unit's records
     who: WhoGains | None  # gains by joining
 
 
-def words(told: Told) -> str:
-    """What was asked, what is recommended, what to expect of it."""
-    base, plan, exchange, share = told.base, told.plan, told.exchange, told.share
+def words(advice: Told) -> str:
+    """The question, the recommended settings, and their forecast."""
+    base, plan, exchange, share = advice.base, advice.plan, advice.exchange, advice.share
     best = plan.best
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
     asked = (
@@ -50,15 +50,15 @@ def words(told: Told) -> str:
             *wrap(
                 f"recommended: certified ε ≤ {upper(plan.certified)} for everyone ({plan.view}{_together(plan)})"
             ),
-            *in_columns(_rows(plan, told.most, base.unit)),
+            *in_columns(_rows(plan, advice.most, base.unit)),
             "",
             "predicted excess risk over the owners' records",
             *in_columns(_parts(best, plan.nothing)),
             *_metrics(best, exchange),
-            *_caps(told.caps, exchange, base.unit),
+            *_caps(advice.caps, exchange, base.unit),
             "",
-            *_gains(told.who),
-            *_evaluation(told.table, share),
+            *_gains(advice.who),
+            *_evaluation(advice.table, share),
             *_others(plan),
             *_notes(plan, exchange),
             "",
@@ -71,12 +71,12 @@ def words(told: Told) -> str:
 
 
 def _together(plan: Plan) -> str:
-    """Of masked sums: the second number."""
+    """The ε against all other owners together, for masked sums."""
     return "" if plan.all_others is None else f"; ε ≤ {upper(plan.all_others)} against all others together"
 
 
 def _evaluation(table: Foreseen, share: float) -> list[str]:
-    """How well owners could publish what they reach, and what share of the budget suits that."""
+    """How precise published metrics could be, and the share of the budget that suits them."""
     what = "accuracy" if table.metric == "accuracy" else "mean absolute error, in halves of the range"
     paid = (
         "of every budget, which the forecast above goes without"
@@ -99,30 +99,33 @@ def _evaluation(table: Foreseen, share: float) -> list[str]:
     ]
 
 
-def all_json(told: Told) -> dict[str, Any]:
-    """The same as values; `planned`: whether training goes without the evaluation's share."""
+def all_json(advice: Told) -> dict[str, Any]:
+    """The same as plain values; `planned`: whether the evaluation's share is taken off training's budget."""
     return {
-        **to_json(told.plan, told.exchange),
-        "evaluation": {**asdict(told.table), "planned": bool(told.share)},
-        **_units_json(told.base, told.caps, told.exchange),
-        "joining": told.who and asdict(told.who),
+        **to_json(advice.plan, advice.exchange),
+        "evaluation": {**asdict(advice.table), "planned": bool(advice.share)},
+        **_units_json(advice.base, advice.caps, advice.exchange),
+        "joining": advice.who and asdict(advice.who),
     }
 
 
 def sets(best: Forecast) -> str:
     """The settings as options of `coterie run`."""
-    shown = {key: one if isinstance(one, str) else f"{one:g}" for key, one in best.settings.items()}
-    return " ".join(f"--set {key}={value}" for key, value in shown.items())
+    settings = best.settings.items()
+    return " ".join(
+        f"--set {key}={value if isinstance(value, str) else f'{value:g}'}" for key, value in settings
+    )
 
 
 def _budgets(base: Consortium) -> str:
     """Budgets and topology as options of `coterie run`."""
-    each = base.epsilon[:1] if len(set(base.epsilon)) == 1 else base.epsilon
-    return f"--epsilon {','.join(f'{budget:g}' for budget in each)} --delta {base.delta:g} --topology {base.topology}"
+    budgets = base.epsilon[:1] if len(set(base.epsilon)) == 1 else base.epsilon
+    epsilon = ",".join(f"{budget:g}" for budget in budgets)
+    return f"--epsilon {epsilon} --delta {base.delta:g} --topology {base.topology}"
 
 
 def _unit(unit: Unit) -> str:
-    """The unit as options of `coterie run`; only the holder of the rows knows their column."""
+    """The unit as options of `coterie run`; the column is left open, as only the holder of the rows knows it."""
     named = "owner" if unit.kind == "owner" else "column:…"
     return "" if unit == RECORD else f"--unit {named} --records-per-unit {unit.records} "
 
@@ -171,21 +174,22 @@ def _parts(best: Forecast, nothing: float) -> list[tuple[str, str, str]]:
 
 
 def _metrics(best: Forecast, exchange: Exchange) -> list[str]:
-    """The same in the metric's own units."""
+    """The forecast in the metric's own units."""
     whose = "made-up rows like those assumed" if exchange.made_up else "the declared public rows"
     rows = []
-    for one in exchange.told(best):
+    for metric in exchange.told(best):
         known = (
             ""
-            if one.best is None
-            else f"; the best has {one.best:.3f} there, this about {one.best - one.lost:.3f}"
+            if metric.best is None
+            else f"; the best has {metric.best:.3f} there, this about {metric.best - metric.lost:.3f}"
         )
-        rows.append((METRICS[one.name].words, lost(one.lost), f"{lost(one.low)} to {lost(one.high)}{known}"))
+        interval = f"{lost(metric.low)} to {lost(metric.high)}{known}"
+        rows.append((METRICS[metric.name].words, lost(metric.lost), interval))
     return ["", *wrap(f"below the best linear model, in points of 100, by {whose}"), *in_columns(rows)]
 
 
 def _caps(caps: tuple[Cap, ...], exchange: Exchange, unit: Unit) -> list[str]:
-    """What each cap costs with each clip, in the first metric's points."""
+    """The cost of each cap with each clip, in the first metric's points."""
     if not caps:
         return []
     name = METRICS[exchange.names[0]].words
@@ -203,19 +207,19 @@ def _caps(caps: tuple[Cap, ...], exchange: Exchange, unit: Unit) -> list[str]:
 def _gains(who: WhoGains | None) -> list[str]:
     if who is None:
         return []
-    told = "nobody: the joint model is no better than knowing nothing"
+    verdict = "nobody: the joint model is no better than knowing nothing"
     if who.below:
-        below, low, high = (number(float(f"{one:.2g}")) for one in (who.below, who.low, who.high))
-        told = (
+        below, low, high = (number(float(f"{bound:.2g}")) for bound in (who.below, who.low, who.high))
+        verdict = (
             f"{sum(who.gains):,} of {many(len(who.gains), 'owner')}: it pays for those with fewer than about {below} "
             f"records ({low} to {high})"
         )
     head = "who gains by joining, against a model of its own without privacy"
-    return [*wrap(head), *wrap(f"  {told}"), ""]
+    return [*wrap(head), *wrap(f"  {verdict}"), ""]
 
 
 def _units_json(base: Consortium, caps: tuple[Cap, ...], exchange: Exchange) -> dict[str, Any]:
-    """What is protected; with what caps cost where that is not a record."""
+    """The unit of privacy and, where it is not a record, the cost of caps."""
     if not caps:
         return {"unit": base.unit.words}
     rows = [
@@ -227,7 +231,7 @@ def _units_json(base: Consortium, caps: tuple[Cap, ...], exchange: Exchange) -> 
                 {
                     "clip": clip.clip,
                     "excess_risk": clip.predicted,
-                    "metrics": [asdict(each) for each in exchange.told(clip)],
+                    "metrics": [asdict(metric) for metric in exchange.told(clip)],
                 }
                 for clip in cap.clips
             ],
@@ -238,7 +242,7 @@ def _units_json(base: Consortium, caps: tuple[Cap, ...], exchange: Exchange) -> 
 
 
 def lost(value: float) -> str:
-    """Points of a hundred, two digits."""
+    """A loss in points of 100, with two digits."""
     return f"{100 * value:.2g}" if value < 0.1 else f"{100 * value:.0f}"
 
 
@@ -246,8 +250,12 @@ def _others(plan: Plan) -> list[str]:
     if not plan.others and not plan.refused:
         return []
     rows = [
-        (other.protocol, f"{other.predicted:.3g}", f"{other.low:.2g} to {other.high:.2g}; {sets(other)}")
-        for other in plan.others
+        (
+            forecast.protocol,
+            f"{forecast.predicted:.3g}",
+            f"{forecast.low:.2g} to {forecast.high:.2g}; {sets(forecast)}",
+        )
+        for forecast in plan.others
     ]
     rows += [(name, "–", reason) for name, reason in plan.refused.items()]
     return ["", "other protocols at their best", *in_columns(rows)]
@@ -278,7 +286,7 @@ def _notes(plan: Plan, exchange: Exchange) -> list[str]:
 
 
 def sweep_table(points: list[SweepPoint], over: str, exchange: Exchange) -> str:
-    """One row a point; the first metric's points below the best linear model beside the excess risk."""
+    """A row for each point: the excess risk, and the first metric's points below the best linear model."""
     name = exchange.names[0]
     head = (
         f"{'ε' if over == 'epsilon' else 'owners':>8}  {'excess':>9}  {'from':>9}  {'to':>9}  "
@@ -293,8 +301,8 @@ def sweep_table(points: list[SweepPoint], over: str, exchange: Exchange) -> str:
             f"{point.at:>8g}  {best.predicted:>9.3g}  {best.low:>9.3g}  {best.high:>9.3g}  "
             f"{lost(exchange.told(best)[0].lost):>8}  {best.protocol} {settings}{mark}"
         )
-    told = f"{METRICS[name].words}: points of 100 below the best linear model"
-    return "\n".join([*lines, f"knowing nothing: {points[0].plan.nothing:.3g}; {told}"])
+    legend = f"{METRICS[name].words}: points of 100 below the best linear model"
+    return "\n".join([*lines, f"knowing nothing: {points[0].plan.nothing:.3g}; {legend}"])
 
 
 def to_json(plan: Plan, exchange: Exchange) -> dict[str, Any]:
@@ -318,18 +326,18 @@ def to_json(plan: Plan, exchange: Exchange) -> dict[str, Any]:
             "interval": [best["low"], best["high"]],
             "parts": {key: best[key] for key in ("distance", "noise", "disagreement", "clipping")},
             "knowing_nothing": plan.nothing,
-            "metrics": [asdict(one) for one in exchange.told(plan.best)],
+            "metrics": [asdict(metric) for metric in exchange.told(plan.best)],
             "metrics_by": "made-up rows" if exchange.made_up else "public rows",
         },
         "useful": plan.useful,
         "others": [
             {
-                "protocol": one.protocol,
-                "settings": one.settings,
-                "excess_risk": one.predicted,
-                "interval": [one.low, one.high],
+                "protocol": forecast.protocol,
+                "settings": forecast.settings,
+                "excess_risk": forecast.predicted,
+                "interval": [forecast.low, forecast.high],
             }
-            for one in plan.others
+            for forecast in plan.others
         ],
         "refused": plan.refused,
         "reads_records": False,

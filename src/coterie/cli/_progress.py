@@ -1,4 +1,4 @@
-"""What a command is doing, on standard error: a bar where somebody watches, a few plain lines in a log."""
+"""A command's progress on standard error: a bar in a terminal, a few plain lines in a log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 Tell = Callable[[str, int, int], None]  # (what, done, of); of = 0 where the length is unknown
 
-_PATIENCE = 2.0  # seconds before a log hears anything
+_PATIENCE = 2.0  # seconds before the first line of a log
 _PAUSE = 10.0  # seconds between two lines of a log
 
 
 @contextmanager
 def progress() -> Iterator[Tell]:
-    """Yield the function to tell. The bar is gone at the end, so that an error stands alone."""
+    """Yield the function that reports progress. The bar is removed at the end, so that an error stands alone."""
     with _interruptible() as pressed, _bar() if sys.stderr.isatty() else nullcontext(_log()) as tell:
 
         def heard(what: str, done: int, of: int) -> None:
@@ -31,7 +31,7 @@ def progress() -> Iterator[Tell]:
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C came: raised as ever, and remembered, for compilers that run Python may swallow it once."""
+    """Whether Ctrl-C came: it is raised as usual and remembered, as compilers that run Python may swallow it."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
@@ -42,7 +42,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         came.append(number)
         signal.default_int_handler(number, frame)
 
-    if before is not signal.default_int_handler:  # somebody else listens, or nobody shall
+    if before is not signal.default_int_handler:  # another handler, or ignored
         yield lambda: False
         return
     signal.signal(signal.SIGINT, note)
@@ -54,7 +54,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _bar() -> Iterator[Tell]:
-    """One line, which changes its words with the phase."""
+    """One line, whose words change with the phase."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -75,7 +75,7 @@ def _bar() -> Iterator[Tell]:
 
 
 def _log(clock: Callable[[], float] = time.monotonic) -> Tell:
-    """A line when a measured phase runs on, never while the input is still being checked."""
+    """A line from time to time in a long measured phase, none while the input is being checked."""
     started = last = clock()
 
     def tell(what: str, done: int, of: int) -> None:

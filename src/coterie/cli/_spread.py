@@ -11,7 +11,7 @@ from coterie.errors import InputError
 
 
 class Spread(NamedTuple):
-    """What was said about processes."""
+    """The options about processes."""
 
     processes: int
     coordinator: str | None
@@ -36,7 +36,7 @@ def check_unused(where: Spread, engine: str) -> None:
 
 
 def run_spread(asked: RunRequest, where: Spread, tell: Tell) -> str:
-    """Run over all devices of all processes; what is to be printed."""
+    """Run over all devices of all processes; return the words to print."""
     if (where.coordinator is None) != (where.process_id is None):
         raise InputError(
             f"coordinator={where.coordinator}, process_id={where.process_id}: go together. "
@@ -70,7 +70,7 @@ def run_spread(asked: RunRequest, where: Spread, tell: Tell) -> str:
 
 
 def in_this_process(asked: RunRequest, file: Path, resume: bool, tell: Tell) -> str:
-    """The run itself, at the process that writes: train, write the folder, and drop the checkpoint after that."""
+    """Carry out the run in the process that writes: train, write the folder, then delete the checkpoint."""
     from coterie.experiments.training import Keeping
 
     text = carried_out(asked, tell, Keeping(file, resume))
@@ -79,7 +79,7 @@ def in_this_process(asked: RunRequest, file: Path, resume: bool, tell: Tell) -> 
 
 
 def _checkpoint(asked: RunRequest, where: Spread) -> Path:
-    """Where the checkpoint goes. One that is there already is never overwritten by another run."""
+    """The checkpoint's file; an existing one is never overwritten by another run."""
     folder = asked.out or RUNS / usual_name(asked.experiment)
     file = where.checkpoint or folder.with_name(f"{folder.name}.checkpoint")
     if where.process_id in (None, 0) and not where.resume and file.exists():

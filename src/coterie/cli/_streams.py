@@ -1,8 +1,8 @@
 """Standard output and standard error as they may be: full, closed, or without Greek letters.
 
-A command that has done its work must not end in a traceback because a disk is full or a terminal old: what cannot be
-written is one line and a status of its own, what cannot be spelt is spelt in other letters, and words on standard
-error, which nobody's result depends on, never end a run.
+A command that has done its work must not end in a traceback because a disk is full or a terminal old: output that
+cannot be written gives one line and its own exit status, characters that cannot be shown are replaced by others, and
+errors in writing to standard error, on which no result depends, never end a run.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TextIO
 
 from coterie.errors import OutputError
 
-_SPELT = "coterie_spelt"  # how codecs calls the handler below
+_SPELT = "coterie_spelt"  # the name of the handler below in codecs
 _WORDS = {"λ": "lambda", "≤": "<=", "≥": ">=", "∞": "inf", "…": "...",
           "·": "*", "×": "x", "√": "sqrt", "→": "->", "–": "-", "—": "-", "−": "-", "✓": "yes", "✗": "no"}  # fmt: skip
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-"))
 
 
 def prepare() -> None:
-    """Put both streams behind what is promised above. For the program alone: tests and callers keep theirs."""
+    """Wrap both streams as described above. For the program alone: tests and callers keep theirs."""
     codecs.register_error(_SPELT, _spell)
     sys.stdout = _behind(sys.stdout, _Checked)
     sys.stderr = _behind(sys.stderr, _Patient)
@@ -36,7 +36,7 @@ def speaks_unicode(stream: TextIO | None) -> bool:
 
 
 def spelt(text: str) -> str:
-    """In ASCII, as one would type it.
+    """The text in ASCII, as a person would type it.
 
     >>> spelt("ε ≤ 1, δ = 10⁻⁵, café")
     'epsilon <= 1, delta = 10^-5, cafe'
@@ -59,7 +59,7 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 
 def _greek(letter: str) -> str:
-    """ε is epsilon; nothing for what is not Greek."""
+    """A Greek letter's name, such as epsilon for ε; empty for any other character."""
     script, _, name = unicodedata.name(letter, "").partition(" SMALL LETTER ")
     return name.lower() if script == "GREEK" else ""
 
@@ -69,7 +69,7 @@ def _without_accents(letter: str) -> str:
 
 
 class _Checked(io.FileIO):
-    """Says once that it cannot be written, and then takes everything, so that Python can end in order."""
+    """Reports once that it cannot be written, and then ignores everything, so that Python can end in order."""
 
     failed = False
 
@@ -80,7 +80,7 @@ class _Checked(io.FileIO):
             return super().write(data)
         except OSError as error:
             self.failed = True
-            if error.errno == errno.EPIPE:  # the reader has seen enough: no mistake of anybody's
+            if error.errno == errno.EPIPE:  # the reader closed the pipe: not an error
                 raise
             raise OutputError(
                 f"standard output: cannot be written ({error.strerror}). What the command wrote to files is whole."
@@ -88,7 +88,7 @@ class _Checked(io.FileIO):
 
 
 class _Patient(io.FileIO):
-    """Takes everything: progress and errors that nobody can read must not end a run, nor change its status."""
+    """Ignores write errors: progress that nobody can read must not end a run, nor change its status."""
 
     def write(self, data) -> int:  # type: ignore[override]
         try:

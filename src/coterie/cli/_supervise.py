@@ -1,7 +1,7 @@
 """The processes of one run: started together, watched, shown as one, and ended together.
 
-JAX ends a process at once, with a page of its own, when another one is gone. So whoever talks to the user takes no
-part in the run: it starts the workers, hears their progress, and puts what happened into one line.
+JAX ends a process at once, with a page of output, when another one is gone. So the process that talks to the user
+takes no part in the run: it starts the workers, hears their progress, and reports the outcome in one line.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import IO, Any, NamedTuple
 from coterie.cli._progress import Tell
 from coterie.errors import BudgetError, CoterieError, InputError, OutputError, ProcessError
 
-JOINING = "joining processes"  # what a worker says it does until all have come
+JOINING = "joining processes"  # a worker's phase until all have come
 
 _POLL = 0.05
-_SETTLE = 2.0  # seconds in which others may fail as well, so that the first cause can be told
+_SETTLE = 2.0  # seconds to wait for further failures before the first cause is determined
 _GRACE = 3.0  # seconds between asking a worker to stop and ending it
-_OWN = 1  # Python's status for an exception that nobody caught
+_OWN = 1  # Python's exit status for an uncaught exception
 
 
 class WorkerNews(NamedTuple):
-    """What a worker has said so far."""
+    """A worker's output so far."""
 
     phase: list[str]  # the last entry is what it does now
     result: list[str]
@@ -39,24 +39,24 @@ class WorkerNews(NamedTuple):
 
 
 def here() -> str:
-    """An address on this machine at which nobody listens yet."""
+    """An address on this machine with a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def cores(process: int, processes: int) -> list[int]:
-    """This machine's cores shared out, so that workers do not push each other off; fewer than workers: in turns."""
+    """A worker's share of this machine's cores, so that workers do not compete; with too few cores, shared in turns."""
     known = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return known[process::processes] or known[process % len(known) :][:1] if known else []
 
 
 def supervise(jobs: Sequence[dict[str, Any]], tell: Tell) -> str:
-    """Run the jobs, each in a process of its own, and return what the first one has to say at the end."""
+    """Run the jobs, each in a process of its own, and return the first one's final words."""
     workers = [_start(job) for job in jobs]
     heard = [WorkerNews(["starting"], [], deque(maxlen=200)) for _ in workers]
     threads = []
-    for at, (worker, one) in enumerate(zip(workers, heard)):
-        threads += _listen(worker, one, tell if at == 0 else None)
+    for at, (worker, news) in enumerate(zip(workers, heard)):
+        threads += _listen(worker, news, tell if at == 0 else None)
     try:
         while any(worker.poll() is None for worker in workers):
             if any(worker.poll() for worker in workers):
@@ -91,7 +91,7 @@ def _start(job: dict[str, Any]) -> subprocess.Popen[str]:
 
 
 def _listen(worker: subprocess.Popen[str], heard: WorkerNews, tell: Tell | None) -> list[threading.Thread]:
-    def said(pipe: IO[str]) -> None:
+    def follow(pipe: IO[str]) -> None:
         for line in pipe:
             kind, value = json.loads(line)
             if kind == "result":
@@ -102,7 +102,7 @@ def _listen(worker: subprocess.Popen[str], heard: WorkerNews, tell: Tell | None)
                     tell(*value)
 
     threads = [
-        threading.Thread(target=said, args=(worker.stdout,), daemon=True),
+        threading.Thread(target=follow, args=(worker.stdout,), daemon=True),
         threading.Thread(target=heard.errors.extend, args=(worker.stderr,), daemon=True),
     ]
     for thread in threads:
@@ -117,7 +117,7 @@ def _settle(workers: list[subprocess.Popen[str]]) -> None:
 
 
 def _stop(workers: list[subprocess.Popen[str]]) -> None:
-    """End what still runs; nobody is left behind."""
+    """End all workers that still run."""
     for worker in workers:
         if worker.poll() is None:
             worker.terminate()
@@ -131,33 +131,33 @@ def _stop(workers: list[subprocess.Popen[str]]) -> None:
 
 
 def _cause(jobs: Sequence[dict[str, Any]], statuses: list[int], heard: list[WorkerNews]) -> Exception:
-    """Who failed first, as an error: what a process was told or refused before one that was killed before a fault of
-    its own, which may be what JAX makes of losing another, before those that only lost another."""
+    """The first failure, as an error. In this order: a refusal, a killed process, an uncaught exception (which may only
+    be JAX's reaction to losing another process), a process that lost another."""
     for kind in (InputError, BudgetError, OutputError):
-        told = [one for one, status in zip(heard, statuses) if status == kind.exit_status]
-        if told:
-            return kind(_line(told[0]))
+        failed = [news for news, status in zip(heard, statuses) if status == kind.exit_status]
+        if failed:
+            return kind(_line(failed[0]))
     for job, status in zip(jobs, statuses):
         if status < 0 and -status not in (signal.SIGABRT, signal.SIGTERM):
             name = signal.Signals(-status).name
             return ProcessError(
                 f"process {job['process']} of {job['processes']} was ended by {name}. {_remedy(jobs[0])}"
             )
-    for job, status, one in zip(jobs, statuses, heard):
+    for job, status, news in zip(jobs, statuses, heard):
         if status == _OWN:
-            return RuntimeError(f"process {job['process']}:\n{''.join(one.errors)}")
-    for one, status in zip(heard, statuses):
+            return RuntimeError(f"process {job['process']}:\n{''.join(news.errors)}")
+    for news, status in zip(heard, statuses):
         if status == ProcessError.exit_status:
             return ProcessError(
-                f"{_line(one)} {_remedy(jobs[0])}" if one.phase[-1] != JOINING else _line(one)
+                f"{_line(news)} {_remedy(jobs[0])}" if news.phase[-1] != JOINING else _line(news)
             )
     return _aborted(jobs, heard)
 
 
 def _aborted(jobs: Sequence[dict[str, Any]], heard: list[WorkerNews]) -> CoterieError:
-    """JAX itself ended a process: somebody did not come, or was not heard of any more."""
+    """The error where JAX itself ended a process: another one never joined, or was lost."""
     job = jobs[0]
-    if any(one.phase[-1] == JOINING for one in heard):
+    if any(news.phase[-1] == JOINING for news in heard):
         return ProcessError(
             f"coordinator={job['coordinator']!r}: not all {job['processes']} processes came within "
             f"{job['timeout']:g} s. Start each once, with the same --processes and its own --process-id."

@@ -18,7 +18,7 @@ _PAUSE = 10.0  # seconds between two lines of a log
 
 
 def watch(status: Path) -> None:
-    """Show where the party stands until it ends, or Ctrl-C."""
+    """Show the party's progress until it ends, or Ctrl-C."""
     seen = _Pace()
     if not sys.stdout.isatty():
         return _lines(status, seen)
@@ -55,7 +55,7 @@ class _Pace:
         self._first: tuple[float, int] | None = None
 
     def rate(self, snapshot: dict[str, Any] | None) -> float | None:
-        """None where nothing has moved yet."""
+        """The rate; None before the first step."""
         if snapshot is None:
             return None
         when, step = snapshot["time"], snapshot["step"]
@@ -65,13 +65,13 @@ class _Pace:
 
 
 def _lines(status: Path, seen: _Pace) -> None:
-    """Into a pipe: a line now and then."""
-    said = -_PAUSE
+    """A line from time to time, for a pipe."""
+    printed = -_PAUSE
     while True:
         snapshot = read_status(status)
         ended = snapshot is not None and snapshot["state"] in ENDED
-        if ended or time.monotonic() - said >= _PAUSE:
-            said = time.monotonic()
+        if ended or time.monotonic() - printed >= _PAUSE:
+            printed = time.monotonic()
             lines = head(snapshot, time.time(), seen.rate(snapshot)) if snapshot else ["not started yet"]
             print("; ".join(lines), flush=True)
         if ended:

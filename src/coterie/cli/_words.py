@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 WIDTH = 80
 NAMED = 4  # owners named in the summary
 LISTED = 12  # owners, or different budgets, that are listed one by one
-_NARROWEST = 40  # columns below which nothing is made to fit
-_ROOM = 20  # columns that a note beside its row needs; with fewer it stands below
+_NARROWEST = 40  # columns: narrower terminals get lines of this width
+_ROOM = 20  # columns that a note needs beside its row; with fewer it stands below
 
 
 def words(result: Result, folder: Path) -> str:
-    """What was run, what it reached, what it cost, where it is."""
+    """The run, its metric, its privacy costs and its folder."""
     from coterie.experiments.judging import metric_words
 
-    told = result.to_json(str(folder))
-    metric, privacy, prepared = told["metric"], told["privacy"], result.prepared
+    facts = result.to_json(str(folder))
+    metric, privacy, prepared = facts["metric"], facts["privacy"], result.prepared
     blocks = [
         *_verdict(metric),
         *wrap(_what(result)),
@@ -78,7 +78,7 @@ def _what(result: Result) -> str:
 
 
 def _partition(result: Result) -> str:
-    """How rows were dealt; owners who have names by these, and who was left out."""
+    """How rows were divided: named owners by name, and owners that were left out."""
     import numpy as np
 
     parts, table = result.prepared.partition, result.prepared.table
@@ -86,15 +86,15 @@ def _partition(result: Result) -> str:
         return f"partition {parts.how}"
     absent = len(set(table.owner_names) - set(parts.names))
     here = [at for at, name in enumerate(table.owner_names) if name in parts.names]
-    assert table.owner is not None  # who divides by it has it
+    assert table.owner is not None  # the partition divides by it
     left = int(np.sum(~np.isin(table.owner, here)))
     mark = "" if result.sizes_are_public else " (oracle)"
-    told = f"; left out: {many(left, 'row')}{mark} of {many(absent, 'other owner')}" if absent else ""
-    return f"partition column ({some(parts.names, NAMED)}{told})"
+    left_out = f"; left out: {many(left, 'row')}{mark} of {many(absent, 'other owner')}" if absent else ""
+    return f"partition column ({some(parts.names, NAMED)}{left_out})"
 
 
 def _verdict(metric: dict[str, Any]) -> list[str]:
-    """First thing: that the model is no better than a constant, where it is not."""
+    """A first line if the model is no better than a constant."""
     mark = " (oracle)" if "verdict" in metric["oracle"] else ""
     return [*wrap(f"{metric['verdict']}{mark}"), ""] if metric["verdict"] else []
 
@@ -110,35 +110,36 @@ def _metric_rows(result: Result, oracle: list[str]) -> list[tuple[str, str, str]
 
 
 def _other_metrics(result: Result, why: str) -> list[str]:
-    """All metrics but the first of the joint model, and why that one is first."""
+    """The joint model's other metrics, and why the first one is first."""
     from coterie.problems.metrics import METRICS  # loads NumPy, which a refusal must not wait for
 
     names = result.prepared.judge.names
-    told = [
+    metrics = [
         f"{METRICS[name].words} {shown(value)}"
         for name, value in zip(names, result.measures[:, 0].tolist())
         if name != result.prepared.judge.metric
     ]
-    lines = wrap(f"the joint model also: {', '.join(told)}")
+    lines = wrap(f"the joint model also: {', '.join(metrics)}")
     return lines + (wrap(f"note: {why}") if why else [])
 
 
 def _around(result: Result) -> list[str]:
-    """What the owners took off the features, and what that cost."""
-    if (told := result.centred) is None:
+    """The mean by which owners centred the features, and its privacy cost."""
+    if (centre := result.centred) is None:
         return []
     return [
         *wrap(
-            f"centred by the owners: the mean of their features is {told.length:.2g} long, with noise of "
-            f"{told.noise:.2g}, and records are taken to be {told.distance:.2g} away from it. It cost "
-            f"{told.share:.3g} of every budget (ε ≤ {upper(told.epsilon)} by itself), which the certificate includes."
+            f"centred by the owners: the mean of their features is {centre.length:.2g} long, with noise of "
+            f"{centre.noise:.2g}, and records are taken to be {centre.distance:.2g} away from it. It cost "
+            f"{centre.share:.3g} of every budget (ε ≤ {upper(centre.epsilon)} by itself), which the certificate "
+            "includes."
         ),
         "",
     ]
 
 
 def _chosen(result: Result) -> list[str]:
-    """Which model the owners chose, and what that cost."""
+    """The model that the owners chose, and its privacy cost."""
     if result.selected is None:
         return []
     from coterie.evaluation.words import choice
@@ -147,37 +148,37 @@ def _chosen(result: Result) -> list[str]:
 
 
 def _published(result: Result) -> list[str]:
-    """What the owners may publish, and what it cost."""
+    """The metrics that the owners may publish, and their privacy cost."""
     if result.published is None:
         return []
     from coterie.evaluation.words import about, sentences
 
-    told = result.published.to_json()
-    lines = [line for sentence in sentences(told) for line in wrap(f"  {sentence}")]
-    return ["published by the owners (no oracle)", *lines, *wrap(f"  {about(told)}."), ""]
+    published = result.published.to_json()
+    lines = [line for sentence in sentences(published) for line in wrap(f"  {sentence}")]
+    return ["published by the owners (no oracle)", *lines, *wrap(f"  {about(published)}."), ""]
 
 
 def shown(value: float) -> str:
-    """Four decimals, or four digits of what is large."""
+    """Four decimals, or four digits of a large value."""
     return f"{value:.4f}" if abs(value) < 10 or not math.isfinite(value) else f"{value:,.4g}"
 
 
 def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
-    each = result.prepared.task.epsilon
+    budgets = result.prepared.task.epsilon
     several = privacy["owners_per_person"] > 1
     follows = "" if result.sizes_are_public else "oracle; "  # a claim may follow from numbers of records
     spent = [
         float(privacy["person_epsilon"]) if several else certificate.epsilon
         for certificate in result.certificates
     ]
-    kept = sum(one <= budget * (1 + 1e-9) for one, budget in zip(spent, each))
+    within = sum(epsilon <= budget * (1 + 1e-9) for epsilon, budget in zip(spent, budgets))
     return [
-        ("budget", budget_range(each), "each owner's own"),
+        ("budget", budget_range(budgets), "each owner's own"),
         ("claimed", _epsilon(privacy["claimed_epsilon"], "="), f"{follows}{result.claim.source}"),
         (
             "certified",
             _epsilon(privacy["certified_epsilon"]["max"], "≤"),
-            f"{privacy['accountant']}; {kept:,} of {len(each):,} within budget",
+            f"{privacy['accountant']}; {within:,} of {len(budgets):,} within budget",
         ),
         *_beside(privacy),
         ("audited", "not measured", ""),
@@ -185,7 +186,7 @@ def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, st
 
 
 def _beside(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The same releases against others, for one record of a unit, and for a person whom several owners know."""
+    """The ε against all other owners, for one record of a unit, and for a person whom several owners know."""
     together, person, asked = (
         privacy[key] for key in ("all_others_epsilon", "person_epsilon", "owners_per_person")
     )
@@ -205,14 +206,14 @@ def _beside(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def budgets_of(names: tuple[str, ...], budgets: tuple[float, ...]) -> list[str]:
-    """Whose is which, where they differ: each owner of a few, each budget of many owners."""
+    """Budgets by owner, where they differ: each owner's if few, else each budget with its owners."""
     if len(set(budgets)) == 1:
         return []
     if len(names) <= LISTED:
-        return wrap("owner = ε: " + ", ".join(f"{one} = {budget:g}" for one, budget in zip(names, budgets)))
+        return wrap("owner = ε: " + ", ".join(f"{name} = {budget:g}" for name, budget in zip(names, budgets)))
     who: dict[float, list[str]] = {}
-    for one, budget in zip(names, budgets):
-        who.setdefault(budget, []).append(one)
+    for name, budget in zip(names, budgets):
+        who.setdefault(budget, []).append(name)
     lines = []
     for budget in sorted(who)[:LISTED]:
         lines += wrap(f"  ε = {budget:g}: {some(who[budget], 3)}")
@@ -222,17 +223,17 @@ def budgets_of(names: tuple[str, ...], budgets: tuple[float, ...]) -> list[str]:
 
 
 def about_file(table: Table, findings: Sequence[str], warn: bool = False) -> list[str]:
-    """How a file was read, columns that are passed over, rows that do not fit; `warn`: and what nobody declared."""
-    told = (
+    """How a file was read, which columns were left out, which rows do not fit; `warn`: also what is undeclared."""
+    remarks = (
         [f"note: {warning}" for warning in undeclared(table.classes_declared, table.columns_declared)]
         if warn
         else []
     )
-    told += [f"your file: {table.read_as}"] if table.read_as else []
-    told += [f"your file: left out, as declared: {some(table.left_out)}"] if table.left_out else []
-    told += [f"your file: not declared and not used: {some(table.unused)}"] if table.unused else []
-    told += [f"your file (oracle): {finding}" for finding in findings]
-    return [line for one in told for line in wrap(one)]
+    remarks += [f"your file: {table.read_as}"] if table.read_as else []
+    remarks += [f"your file: left out, as declared: {some(table.left_out)}"] if table.left_out else []
+    remarks += [f"your file: not declared and not used: {some(table.unused)}"] if table.unused else []
+    remarks += [f"your file (oracle): {finding}" for finding in findings]
+    return [line for remark in remarks for line in wrap(remark)]
 
 
 def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
@@ -241,8 +242,9 @@ def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
         f"the claim is {result.claim.note}" if result.claim.note.startswith("outside") else result.claim.note
     )
     follow = "note" if result.sizes_are_public else "note (oracle)"  # as in result.json
-    found = [(follow, claim), ("note", privacy["reason"]), *((follow, one) for one in privacy["warnings"])]
-    return [line for start, note in found if note for line in wrap(f"{start}: {note}")]
+    warned = ((follow, warning) for warning in privacy["warnings"])
+    notes = [(follow, claim), ("note", privacy["reason"]), *warned]
+    return [line for start, note in notes if note for line in wrap(f"{start}: {note}")]
 
 
 def _epsilon(value: float | str | None, sign: str) -> str:
@@ -261,7 +263,7 @@ def width() -> int:
 
 
 def in_columns(rows: list[tuple[str, str, str]]) -> list[str]:
-    """Columns in line; a last cell that is too long goes on below itself, or all of it stands below its row."""
+    """Rows in aligned columns; a long last cell is wrapped beneath itself, or stands below its row."""
     first, second = (max(len(row[at]) for row in rows) for at in (0, 1))
     lead, wide = " " * (first + second + 6), width()
     lines = []
@@ -277,7 +279,7 @@ def in_columns(rows: list[tuple[str, str, str]]) -> list[str]:
 
 
 def wrap(text: str) -> list[str]:
-    """Lines no wider than the terminal, those after the first moved in."""
+    """Lines no wider than the terminal, indented after the first."""
     return textwrap.wrap(
         text, width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

@@ -59,8 +59,8 @@ def audit(
             chosen = read_toml(folder / "experiment.toml")
             result = audits.read_result(folder)
             with progress() as tell:
-                found = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
-            audits.write_finding(folder, result, found)
+                audited = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
+            audits.write_finding(folder, result, audited)
             if (folder / "report.html").exists():
                 output.rewrite_report(folder)
         else:
@@ -69,18 +69,18 @@ def audit(
 
             with progress() as tell:
                 effort = audits.Effort(games, confidence, records, 1 if dim is None else dim)
-                found = audits.audit_experiment(chosen, effort, tell)
+                audited = audits.audit_experiment(chosen, effort, tell)
         if as_json:
             return print_json(
-                {"protocol": chosen.protocol, "calibration": chosen.calibration} | found.to_json()
+                {"protocol": chosen.protocol, "calibration": chosen.calibration} | audited.to_json()
             )
-        print(_words(found, f"{chosen.protocol} ({chosen.calibration})"))
+        print(_words(audited, f"{chosen.protocol} ({chosen.calibration})"))
         if folder:
             print(f"written: {folder / 'result.json'}")
 
 
 def _refuse_changes(options: dict[str, Any]) -> None:
-    """A run is audited as it was run."""
+    """InputError for options that would change a run: it is audited as it was run."""
     from coterie.errors import InputError
 
     for name in ("protocol", "calibration", "epsilon", "delta", "owners", "records", "dim", "set_"):
@@ -91,28 +91,28 @@ def _refuse_changes(options: dict[str, Any]) -> None:
 
 
 def _words(audited: Audited, name: str) -> str:
-    one = audited.audit
-    finding, certificate = one.finding, one.certificate
+    attack = audited.audit
+    finding, certificate = attack.finding, attack.certificate
     lines = [
         *wrap(f"{name}: {audited.world}."),
         "",
         *wrap(f"privacy of one {finding.unit} ({finding.relation}, {finding.view}, δ = {finding.delta:g})"),
-        f"  claimed    {_epsilon(one.claim.epsilon, '='):<14}  {one.claim.source}",
+        f"  claimed    {_epsilon(attack.claim.epsilon, '='):<14}  {attack.claim.source}",
         f"  certified  {_epsilon(certificate.epsilon, '≤'):<14}  {certificate.accountant}",
         f"  audited    {_epsilon(finding.epsilon, '≥'):<14}  "
         f"confidence {finding.confidence:g}, {finding.games:,} games",
         "",
-        *wrap(f"score: {one.score}."),
-        *(wrap(f"second opinion: {line}.") if (line := _opinions(one.opinions.shown)) else []),
+        *wrap(f"score: {attack.score}."),
+        *(wrap(f"second opinion: {line}.") if (line := _opinions(attack.opinions.shown)) else []),
         *wrap(
-            f"left out: {'; '.join(f'{_METHODS[name]}, as {why}' for name, why in one.opinions.left_out.items())}."
+            f"left out: {'; '.join(f'{_METHODS[name]}, as {why}' for name, why in attack.opinions.left_out.items())}."
         ),
     ]
-    note = certificate.reason or (one.claim.note if one.claim.note.startswith("outside") else "")
+    note = certificate.reason or (attack.claim.note if attack.claim.note.startswith("outside") else "")
     lines += wrap(f"note: {note}") if note else []
-    if one.claim.epsilon is not None and finding.epsilon > one.claim.epsilon:
+    if attack.claim.epsilon is not None and finding.epsilon > attack.claim.epsilon:
         lines += wrap("The claim is refuted: the attack found more than it allows.")
-    return "\n".join([*lines, f"({one.seconds:.1f} s)"])
+    return "\n".join([*lines, f"({attack.seconds:.1f} s)"])
 
 
 def _opinions(shown: dict[str, float]) -> str:

@@ -24,7 +24,7 @@ WIDTH = 100
 
 
 class AccountantOptions(NamedTuple):
-    """The options as they were given; None where one was not."""
+    """The accountant's options; None for those not given."""
 
     plan: Path | None
     epsilon: float | None
@@ -34,7 +34,7 @@ class AccountantOptions(NamedTuple):
 
     @property
     def given(self) -> list[str]:
-        """Those that were given, as a user writes them."""
+        """The names of given options, as a user writes them."""
         named = self._asdict() | self.mechanism
         del named["mechanism"]
         return [f"--{name}" for name, value in named.items() if value is not None]
@@ -88,8 +88,8 @@ def certify(
     asked = AccountantOptions(plan, epsilon, delta, relation, mechanism)
     with exits():
         if asked.given:
-            others = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
-            _alone(asked.given[0], others)
+            excluded = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
+            _alone(asked.given[0], excluded)
             return _account(asked, as_json)
         if from_ is not None:
             _alone("--from", {"--paper": paper, "--set": set_, "--docs": docs})
@@ -123,15 +123,15 @@ def _account(asked: AccountantOptions, as_json: bool) -> None:
     with progress() as tell:
         tell("certifying", 0, 0)
         relation = asked.relation or REPLACE_ONE
-        found = answer(mechanisms, delta=asked.delta, relation=relation, epsilon=asked.epsilon)
+        cost = answer(mechanisms, delta=asked.delta, relation=relation, epsilon=asked.epsilon)
     if as_json:
-        return print_json(found.to_json())
-    for line in found.lines():
+        return print_json(cost.to_json())
+    for line in cost.lines():
         print(line)
 
 
-def _alone(option: str, others: dict[str, Any]) -> None:
-    given = [name for name, value in others.items() if value]
+def _alone(option: str, excluded: dict[str, Any]) -> None:
+    given = [name for name, value in excluded.items() if value]
     if given:
         raise InputError(f"{option}: does not go with {', '.join(given)}. Leave one out.")
 
@@ -195,26 +195,27 @@ def _bar(row: Row) -> ClaimedRow:
 
 
 def _again(file: Path, group: int, as_json: bool) -> None:
-    """Compare; one line and status 2 where the file says anything else than its events do."""
+    """Compute certificates again; one line and status 2 where the file differs from its events."""
     from coterie.experiments.recompute import check, of_group
 
     with progress() as tell:
         tell("computing again", 0, 0)
         checks = check(file)
-        problems = [problem for each in checks for problem in each.problems]
-        many = [of_group(each.found, group) for each in checks] if group > 1 and not problems else []
+        problems = [problem for recomputed in checks for problem in recomputed.problems]
+        grouped = checks if group > 1 and not problems else []
+        of_groups = [of_group(recomputed.found, group) for recomputed in grouped]
     if as_json:
-        certificates = [_checked(each) for each in checks]
-        for certificate, of_many in zip(certificates, many):
+        certificates = [_checked(recomputed) for recomputed in checks]
+        for certificate, of_many in zip(certificates, of_groups):
             certificate["group"] = {"records": group, **_of_many(of_many)}
         print_json(
             {"ok": not problems, "file": str(file), "problems": problems, "certificates": certificates}
         )
     elif not problems:
-        for each in checks:
-            print(f"agrees: {_whose(each)}{each.found}")
-        for each, of_many in zip(checks, many):
-            print(f"{_whose(each)}{of_many}")
+        for recomputed in checks:
+            print(f"agrees: {_whose(recomputed)}{recomputed.found}")
+        for recomputed, of_many in zip(checks, of_groups):
+            print(f"{_whose(recomputed)}{of_many}")
     if problems:
         raise InputError(f"from={str(file)!r}: does not agree. {problems[0]}.")
 
@@ -225,11 +226,11 @@ def _of_many(certificate: Certificate) -> dict[str, Any]:
 
 
 def _checked(check: Recomputed) -> dict[str, Any]:
-    found = check.found.to_json()["epsilon"]
+    certified = check.found.to_json()["epsilon"]
     return {
         "owners": check.owners,
         "written": check.written,
-        "found": found,
+        "found": certified,
         "problems": list(check.problems),
     }
 

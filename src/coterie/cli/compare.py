@@ -77,33 +77,33 @@ def compare(
         keep_compiled()
         try:
             with progress() as tell:
-                found = run(chosen, folder, data_dir, tell)
+                compared = run(chosen, folder, data_dir, tell)
         except KeyboardInterrupt:
             print(
                 f"finished cells are kept in {folder}; the same command goes on from there.", file=sys.stderr
             )
             raise
-        for file in found.damaged:
+        for file in compared.damaged:
             print(f"note: {file} was damaged; that cell was done again.", file=sys.stderr)
         if as_json:
-            print(json_line(found.found | {"kept": found.kept, "out": str(folder)}))
+            print(json_line(compared.found | {"kept": compared.kept, "out": str(folder)}))
         else:
             from coterie.cli._compare_words import words
 
-            print(words(found, folder, time.perf_counter() - started))
-        if found.refused:
+            print(words(compared, folder, time.perf_counter() - started))
+        if compared.refused:
             raise typer.Exit(PARTLY)
 
 
 def choose(file: Path | None, options: dict[str, Any], own: dict[str, Any], pairs: list[str]) -> Comparison:
-    """The comparison of a file, or the demonstration, with what the options say instead."""
+    """The comparison of a file, or the demonstration, changed by the options."""
     from coterie.experiments.comparing.question import from_keys, read_toml
     from coterie.experiments.experiment import Experiment
 
     keys = {field.name for field in fields(Experiment)} - {"epsilon"}
     given = {key: value for key, value in options.items() if key in keys and value is not None}
     if own["protocols"] is not None:
-        given["protocols"] = [one.strip() for one in own["protocols"].split(",") if one.strip()]
+        given["protocols"] = [name.strip() for name in own["protocols"].split(",") if name.strip()]
     if own["epsilon"] is not None:
         given["epsilon"] = _numbers(own["epsilon"])
     if own["seeds"] is not None:
@@ -121,17 +121,17 @@ def _numbers(text: str) -> list[float]:
 
 
 def _by_protocol(pairs: list[str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for key, value in parse_settings(pairs).items():
         protocol, dot, name = key.partition(".")
         if not dot or not name:
             raise InputError(f"--set {key}: must look like PROTOCOL.KEY=VALUE, such as push_sum.rounds=50.")
-        found.setdefault(protocol, {})[name] = value
-    return found
+        settings.setdefault(protocol, {})[name] = value
+    return settings
 
 
 def _name(comparison: Comparison) -> str:
-    """The same question has the same folder, so that the same command goes on where it was."""
+    """The default folder's name, the same for the same question, so that a repeated command continues."""
     from coterie.experiments.comparing.store import identity
     from coterie.experiments.kept import digest
 

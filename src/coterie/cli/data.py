@@ -56,7 +56,7 @@ def list_(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 
 def _entry_or_none(name: str) -> Dataset | None:
-    """None where a plug-in is broken, which is said on standard error: the others are listed all the same."""
+    """The data set; None, with a line on standard error, where its plug-in is broken, so that others are listed."""
     from coterie.problems.datasets import DATASETS
 
     try:
@@ -82,14 +82,14 @@ def export(
         from coterie.problems.datasets import export as exporting
         from coterie.problems.partition import partition as divide
 
-        names = tuple(one.strip() for one in owners.split(","))
+        names = tuple(owner.strip() for owner in owners.split(","))
         table = datasets.load(name, data_dir)
         sizes = exporting.write(table, divide(table, partition, len(names), seed), names, out)
         if as_json:
             return print_json({"folder": str(out), "sizes": sizes})
-        told = ",".join(str(size) for size in sizes.values())
+        given = ",".join(str(size) for size in sizes.values())
         print(
-            f"{len(sizes)} files and columns.toml in {out}. For network new: --owners {','.join(sizes)} --sizes {told}"
+            f"{len(sizes)} files and columns.toml in {out}. For network new: --owners {','.join(sizes)} --sizes {given}"
         )
 
 
@@ -187,7 +187,7 @@ def describe(
 
 
 def _parts(source: Source, table: Table, how: str | None, owners: int | None, seed: int) -> Partition:
-    """As asked for; else by natural owner, however small, or all rows in one piece."""
+    """The requested partition; else by natural owner, however small, or all rows in one part."""
     from coterie.problems.partition import by_column, iid
 
     if how is not None or owners is not None:
@@ -287,7 +287,7 @@ def _how_many(facts: dict[str, Any]) -> str:
 
 
 def _colour(at: int, groups: int) -> Any:
-    """Two classes get a pair that also works for the colour-blind; more get an even walk through viridis."""
+    """Two classes get colours that colour-blind people can tell apart; more get evenly spaced ones of viridis."""
     from matplotlib import colormaps
 
     return ("#9ecae1", "#d95f0e")[at] if groups == 2 else colormaps["viridis"](at / max(1, groups - 1))

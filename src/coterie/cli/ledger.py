@@ -47,13 +47,13 @@ def verify(
     from coterie.errors import InputError
 
     with exits():
-        found = check(file, head)
-        problems = list(found.problems)
+        report = check(file, head)
+        problems = list(report.problems)
         if as_json:
-            print_json({"ok": not problems, "file": str(file), "rows": found.rows, "head": found.head,
+            print_json({"ok": not problems, "file": str(file), "rows": report.rows, "head": report.head,
                         "head_given": head, "problems": problems})  # fmt: skip
         elif not problems:
-            print(f"ok: {many(found.rows, 'row')} in an unbroken chain\nhead: {found.head}")
+            print(f"ok: {many(report.rows, 'row')} in an unbroken chain\nhead: {report.head}")
         else:
             print("\n".join(problems))
         if problems:
@@ -94,20 +94,20 @@ def restore(
         from coterie.federation import actions as trail
         from coterie.federation import party, recovery
 
-        file, found = recovery.restore(copy, folders)
+        file, restored = recovery.restore(copy, folders)
         for own in map(party.read, folders):
             trail.record(
-                own.folder, "restore", ledger=file, complete=found.complete, unsettled=found.unsettled
+                own.folder, "restore", ledger=file, complete=restored.complete, unsettled=restored.unsettled
             )
         if as_json:
             return print_json(
-                {"file": str(file), "rows": found.head.sequence, "complete": found.complete,
-                 "unsettled": list(found.unsettled)})  # fmt: skip
-        print(f"{file}: restored, {many(found.head.sequence, 'row')}")
-        if found.complete:
+                {"file": str(file), "rows": restored.head.sequence, "complete": restored.complete,
+                 "unsettled": list(restored.unsettled)})  # fmt: skip
+        print(f"{file}: restored, {many(restored.head.sequence, 'row')}")
+        if restored.complete:
             return print("Complete: it has everything that was noted beside the file.")
         print(
-            f"It may be older than what has left. Unsettled: {', '.join(found.unsettled)}. Start its node while all "
+            f"It may be older than what has left. Unsettled: {', '.join(restored.unsettled)}. Start its node while all "
             "of its peers run: it goes on if none holds a later release, and else stops and says so. Then, or where "
             "peers are gone for good, give the run up: coterie ledger write-off FOLDER. Until then no other run is "
             "charged."
@@ -147,17 +147,17 @@ def actions(
     with exits():
         from coterie.federation import actions as trail
 
-        found = trail.read(folder)
+        entries = trail.read(folder)
         if as_json:
-            return print_json({"actions": [one._asdict() for one in found]})
-        for one in found:
-            about = ", ".join(f"{key} {_told(value)}" for key, value in one.about.items())
-            rows = "" if one.ledger is None else f"; ledger: {many(one.ledger['rows'], 'row')}"
+            return print_json({"actions": [entry._asdict() for entry in entries]})
+        for entry in entries:
+            about = ", ".join(f"{key} {_told(value)}" for key, value in entry.about.items())
+            rows = "" if entry.ledger is None else f"; ledger: {many(entry.ledger['rows'], 'row')}"
             print(
-                f"{one.time[:19].replace('T', ' ')}  {one.action:<9} {one.by}{about and ': ' + about}{rows}"
+                f"{entry.time[:19].replace('T', ' ')}  {entry.action:<9} {entry.by}{about and ': ' + about}{rows}"
             )
-        last = found[-1].hash if found else trail.START
-        print(f"ok: {many(len(found), 'action')} in an unbroken chain\nhead: {last}")
+        last = entries[-1].hash if entries else trail.START
+        print(f"ok: {many(len(entries), 'action')} in an unbroken chain\nhead: {last}")
 
 
 def _told(value: Any) -> str:
@@ -231,7 +231,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 def _events(events: list[dict[str, Any]]) -> str:
-    """The events in a few words."""
+    """A short list of the events."""
     words = [f"{event['times']:,} × {_words(event['event'])}" for event in events[:_EVENTS_SHOWN]]
     more = len(events) - _EVENTS_SHOWN
     return ", ".join(words) + (f", and {more} other kinds" if more > 0 else "")

@@ -183,16 +183,16 @@ def status(
         from coterie.federation import control, local, party
 
         if (folder / party.NAME).exists():
-            found = [{"name": party.read(folder).name, **control.ask(folder, "status")["status"]}]
+            parties = [{"name": party.read(folder).name, **control.ask(folder, "status")["status"]}]
         else:
-            found = local.status(folder)
+            parties = local.status(folder)
         if as_json:
-            return print_json({"parties": found})
+            return print_json({"parties": parties})
         from rich.console import Console
 
         from coterie.cli._live import table
 
-        Console().print(table(found))
+        Console().print(table(parties))
 
 
 @app.command()
@@ -206,18 +206,18 @@ def check(
         from coterie.federation import check as dry
         from coterie.federation import local
 
-        found = dry.check(local.parties_of(folder, data), lambda line: None, with_files=data is not None)
-        told = [dry.summary(one) for one in found]
+        dry_runs = dry.check(local.parties_of(folder, data), lambda line: None, with_files=data is not None)
+        summaries = [dry.summary(dry_run) for dry_run in dry_runs]
         if as_json:
-            print_json({"ready": all(one["ready"] for one in told), "parties": told})
+            print_json({"ready": all(summary["ready"] for summary in summaries), "parties": summaries})
         else:
             from rich.console import Console
 
             from coterie.cli._live import reach
 
-            Console().print(reach(told))
-            print("\n\n".join(map(dry.words, told)))
-        dry.refuse_troubles(found)
+            Console().print(reach(summaries))
+            print("\n\n".join(map(dry.words, summaries)))
+        dry.refuse_troubles(dry_runs)
 
 
 @app.command()
@@ -277,7 +277,7 @@ def forget(
 
 
 def _names(text: str) -> list[str]:
-    names = [one.strip() for one in text.split(",") if one.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise InputError(f"owners={text!r}: names nobody. Give names with commas: north,south,east.")
     if len(set(names)) < len(names):
@@ -292,7 +292,7 @@ def _sizes(text: str | None, names: list[str], unit: Unit) -> dict[str, int]:
         raise InputError(
             f"sizes=None: say how many {several(unit.words)} each owner has (--sizes 400,300,500)."
         )
-    parts = [one.strip() for one in text.split(",")]
+    parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) != len(names):
         raise InputError(
             f"sizes={text!r}: must be {len(names)} whole numbers with commas, one for each of the owners."
@@ -301,23 +301,23 @@ def _sizes(text: str | None, names: list[str], unit: Unit) -> dict[str, int]:
 
 
 def _requests(paths: list[Path]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    by_party: dict[str, Path] = {}
     for path in paths:
-        if path.stem in found:
+        if path.stem in by_party:
             raise InputError(
-                f"request={str(path)!r}: {str(found[path.stem])!r} is of {path.stem}, too. Give one of them."
+                f"request={str(path)!r}: {str(by_party[path.stem])!r} is of {path.stem}, too. Give one of them."
             )
-        found[path.stem] = path
-    return found
+        by_party[path.stem] = path
+    return by_party
 
 
 def _addresses(pairs: list[str]) -> dict[str, str]:
-    found = {}
+    addresses = {}
     for pair in pairs:
         name, equals, where = pair.partition("=")
         if not equals:
             raise InputError(f"address={pair!r}: must look like NAME=HOST:PORT.")
-        if name in found:
-            raise InputError(f"address={pair!r}: {name} has one already, {found[name]}. Give it once.")
-        found[name] = where
-    return found
+        if name in addresses:
+            raise InputError(f"address={pair!r}: {name} has one already, {addresses[name]}. Give it once.")
+        addresses[name] = where
+    return addresses

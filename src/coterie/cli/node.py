@@ -87,23 +87,23 @@ def node(
             own = replace(own, generator=_check.one_of("generator", generator, GENERATORS))
         if check:
             return _dry(own, data, log, logs.public if log_format == "json" else str, as_json)
-        found = _run(own, data, log, injected_seed, metrics_port)
-        summary = outcome.summary(found)
-        if found.finished:
-            summary["out"] = str(outcome.write(found, out or own.results))
+        run = _run(own, data, log, injected_seed, metrics_port)
+        summary = outcome.summary(run)
+        if run.finished:
+            summary["out"] = str(outcome.write(run, out or own.results))
         if as_json:
             print_json(summary)
         elif log_format == "text":
             print(outcome.words(summary))
         if log_format == "json":  # what people read has the metric on the owner's records
-            told = {key: summary[key] for key in _TOLD if key in summary}
-            logs.entry("info", "the node ends", party=own.name, **told)
-        if not found.finished:
+            logged = {key: summary[key] for key in _TOLD if key in summary}
+            logs.entry("info", "the node ends", party=own.name, **logged)
+        if not run.finished:
             log(f"{own.name}: stopped before the end. Start it again to go on; nothing is lost.")
 
 
 def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, port: int | None) -> Any:
-    """The run, watched by whoever wants to know, and stopped by who may."""
+    """The run, with its watchers, and with those who may stop it."""
     with _footprint.importing():
         from coterie.accounting.late import import_events
 
@@ -120,7 +120,7 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
         watchers: list[Shown] = [_footprint.Slimmed()]
         if port is not None:
             watchers.append(held.enter_context(serving(port)).show)
-        # last: once systemd hears READY, whoever asks the endpoint gets an answer
+        # last: once systemd hears READY, the endpoint answers
         watchers.append(notifier())
         signalled = held.enter_context(stopping())
         asked = held.enter_context(_controlled(own, log, watchers))
@@ -130,9 +130,9 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
             for tell in watchers:
                 tell(snapshot)
 
-        _footprint.give_back()  # what importing took
+        _footprint.give_back()  # memory that importing needed
         with _ended(own, log) as ending, _footprint.compiling():
-            found = federation.run(
+            run = federation.run(
                 own,
                 data,
                 log=log,
@@ -142,13 +142,13 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
                 shown=shown,
                 between=_footprint.give_back,
             )
-            ending.append("finished" if found.finished else "stopped")
-        return found
+            ending.append("finished" if run.finished else "stopped")
+        return run
 
 
 @contextmanager
 def _own_files() -> Iterator[None]:
-    """Whatever a node writes is for its own user alone, whatever the shell was set to."""
+    """All files that a node writes are readable by its own user alone, whatever the shell's umask."""
     before = os.umask(0o077)
     try:
         yield
@@ -158,7 +158,7 @@ def _own_files() -> Iterator[None]:
 
 @contextmanager
 def _controlled(own: Party, log: Log, watchers: list[Shown]) -> Iterator[Callable[[], bool]]:
-    """Whether the administrator asked the node to stop, at its socket; there it is shown where the node stands, too."""
+    """Whether the administrator asked the node to stop at its socket, which also shows the node's status."""
     from coterie.federation import actions, control
 
     if not control.available():
@@ -169,42 +169,44 @@ def _controlled(own: Party, log: Log, watchers: list[Shown]) -> Iterator[Callabl
     def asked(by: str) -> None:
         actions.record(own.folder, "stop", by=by, ledger=own.ledger)
 
-    with control.listening(own.folder, asked) as found:
-        watchers.insert(0, found.show)
-        yield found.stopped
+    with control.listening(own.folder, asked) as controller:
+        watchers.insert(0, controller.show)
+        yield controller.stopped
 
 
 @contextmanager
 def _ended(own: Party, log: Log) -> Iterator[list[str]]:
-    """Write down how the node ended: as the block says, or by which error. A start without an end was killed."""
+    """Record how the node ended: as the block says, or by which error. A start without an end means it was killed."""
     from coterie.federation import actions
     from coterie.federation.transport.lines import warning
 
-    said: list[str] = []
+    ending: list[str] = []
     try:
-        yield said
+        yield ending
     except BaseException as error:
-        said.append(f"failed: {type(error).__name__}")
+        ending.append(f"failed: {type(error).__name__}")
         raise
     finally:
         try:
-            actions.record(own.folder, "end", ledger=own.ledger, outcome=said[0])
+            actions.record(own.folder, "end", ledger=own.ledger, outcome=ending[0])
         except InputError as error:  # the run's own end says more
             log(warning(str(error)))
 
 
-def _dry(own: Party, data: Path | None, log: Log, said: Callable[[CoterieError], str], as_json: bool) -> None:
+def _dry(
+    own: Party, data: Path | None, log: Log, wording: Callable[[CoterieError], str], as_json: bool
+) -> None:
     from coterie.federation import check
 
-    (found,) = check.check([(own, data)], log)
-    told = check.summary(found, said)
-    print_json(told) if as_json else print(check.words(told))
-    check.refuse_troubles([found])
+    (dry_run,) = check.check([(own, data)], log)
+    summary = check.summary(dry_run, wording)
+    print_json(summary) if as_json else print(check.words(summary))
+    check.refuse_troubles([dry_run])
 
 
 @contextmanager
 def _logged(form: str) -> Iterator[None]:
-    """With JSON lines, how the node ended is one of them."""
+    """With JSON lines, log the node's failure as one of them."""
     if form != "json":
         yield
         return
@@ -222,7 +224,7 @@ def _logged(form: str) -> Iterator[None]:
 
 @contextmanager
 def _unforeseen_told(form: str) -> Iterator[None]:
-    """A fault of ours or of a library is told by class and place: its message may quote a record, in any log."""
+    """Log an unforeseen exception by class and place alone: its message may quote a record."""
     from coterie import _unforeseen
     from coterie.federation import logs
 
@@ -231,7 +233,7 @@ def _unforeseen_told(form: str) -> Iterator[None]:
             yield
     except (CoterieError, BrokenPipeError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a library in Rust panics with what is no Exception
+    except BaseException as error:  # a panic of a Rust library is no Exception
         raise UnforeseenError(f"{_unforeseen.told(error)}. Please report these words.") from None
 
 
@@ -241,18 +243,18 @@ def _make_key(own: Party, as_json: bool) -> None:
 
     public = make_key(own.mask_key)
     actions.record(own.folder, "mask-key", ledger=own.ledger, fingerprint=fingerprint(public))
-    found = {
+    facts = {
         "name": own.name,
         "key": public.hex(),
         "fingerprint": fingerprint(public),
         "file": str(own.mask_key),
     }
     if as_json:
-        return print_json(found)
+        return print_json(facts)
     print(
-        f"Tell whoever founded the network:  {own.name}={found['key']}\n"
-        f"Read to the other owners, by telephone:  {found['fingerprint']}\n"
-        f"The secret is in {found['file']}: it stays here, and is deleted when the run is over."
+        f"Tell whoever founded the network:  {own.name}={facts['key']}\n"
+        f"Read to the other owners, by telephone:  {facts['fingerprint']}\n"
+        f"The secret is in {facts['file']}: it stays here, and is deleted when the run is over."
     )
 
 

@@ -122,8 +122,8 @@ def plan(
             best = search(trained, rounds_at_most, constants, tell, protocol, colluding)
             caps = compare(trained, best, rounds_at_most, constants, colluding) if base.unit != RECORD else ()
         who = by_sizes(trained, best)
-        told = Told(base, rounds_at_most, best, exchange, table, share, caps, who)
-        return print_json(all_json(told)) if as_json else print(words(told))
+        advice = Told(base, rounds_at_most, best, exchange, table, share, caps, who)
+        return print_json(all_json(advice)) if as_json else print(words(advice))
 
 
 def _sweep(
@@ -174,7 +174,7 @@ def _picture(points: list[SweepPoint], over: str, base: Consortium, out: Path) -
 
 
 def place(out: Path | None) -> None:
-    """A picture goes into a folder that exists, under a name that says what it is."""
+    """InputError unless the picture's folder exists and its name ends in .png."""
     if out is None:
         return
     if out.suffix.lower() != ".png":
@@ -254,7 +254,7 @@ def join(
         print(_join_words.words(answer, owner, epsilon, partners, partner_records))
         table = prepared.table
         for line in about_file(table, table.findings if whose is None else (), warn=True):
-            print(line)  # findings count everybody's rows: shown where all of them are the asking owner's
+            print(line)  # findings count all rows, so they are shown only if all are the asking owner's
         if out is not None:
             print(f"written: {out}")
 
@@ -267,9 +267,9 @@ def _own_file(data: str, owner_column: str | None) -> bool:
 
 
 def rows_of(prepared: Prepared, owner: str | None) -> tuple[np.ndarray, np.ndarray, int]:
-    """The asking owner's features and targets, and how many classes there are; nobody else's rows are looked at.
+    """The asking owner's features and targets, and the number of classes; nobody else's rows are read.
 
-    None: there is one owner alone, whatever it is called.
+    `owner` None: all rows are the asking owner's.
     """
     names = prepared.partition.names
     owner = names[0] if owner is None else owner

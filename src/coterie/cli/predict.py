@@ -40,8 +40,10 @@ def predict(
             sys.stdout.write(text)
         else:
             print(f"written: {write(out, text.encode())}")
-        for line in (*(f"warning: {one.message}" for one in warned), *(f"your file: {one}" for one in about)):
-            print(line, file=sys.stderr)
+        for warning in warned:
+            print(f"warning: {warning.message}", file=sys.stderr)
+        for remark in about:
+            print(f"your file: {remark}", file=sys.stderr)
 
 
 def predictions(trained: TrainedModel, rows: Any) -> str:
@@ -70,14 +72,15 @@ def _rows(trained: TrainedModel, file: Path) -> tuple[Any, tuple[str, ...]]:
     from coterie.problems.datasets.pixels import stacked
     from coterie.problems.fields import is_text
 
-    said = trained.description
-    frame = read_frame(file, [field.name for field in said.fields if is_text(field)])
+    description = trained.description
+    frame = read_frame(file, [field.name for field in description.fields if is_text(field)])
     about = tuple(filter(None, (read_as(frame), *seen(frame))))
-    if not said.shape:
+    if not description.shape:
         return frame, about
-    if said.array not in frame.columns:
+    images = description.array
+    if images not in frame.columns:
         raise InputError(
-            f"file={str(file)!r}: has no images {said.array!r}. Give NPZ with an array {said.array!r} of (rows, "
-            f"{', '.join(map(str, said.shape))}), or Parquet with such lists."
+            f"file={str(file)!r}: has no images {images!r}. Give NPZ with an array {images!r} of (rows, "
+            f"{', '.join(map(str, description.shape))}), or Parquet with such lists."
         )
-    return stacked(frame[said.array], said.shape), about
+    return stacked(frame[images], description.shape), about

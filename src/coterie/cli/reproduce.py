@@ -1,6 +1,6 @@
 """`coterie reproduce`: a paper's tables and figures, run again, beside certified defaults.
 
-What was published, and how it is run again, is no part of the installed package: it is in `papers/` of a checkout.
+Published values and their reproductions are not part of the installed package: they are in `papers/` of a checkout.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def reproduce(
         if name is None and docs is None:
             raise InputError("name: not given. Name a paper, such as liu_2022, or give --docs.")
         command = _command()
-        found, text = ({}, "") if name is None else _run(command, name, quick, out, data_dir)
+        facts, text = ({}, "") if name is None else _run(command, name, quick, out, data_dir)
         if docs is not None:
-            found["docs"] = {"file": str(docs / "results.md"), "reproductions": command.write_docs(out, docs)}
+            facts["docs"] = {"file": str(docs / "results.md"), "reproductions": command.write_docs(out, docs)}
             text += f"written: {docs / 'results.md'}"
         if as_json:
-            return print_json(found)
+            return print_json(facts)
         print(text)
 
 
@@ -62,7 +62,7 @@ def _command() -> ModuleType:
 def _run(
     command: ModuleType, name: str, quick: bool, out: Path, data_dir: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """The reproduction for machines and for people."""
+    """The reproduction as plain values and as text."""
     try:
         with progress() as tell:
             done = command.run(name, quick, out, data_dir, tell)

@@ -118,7 +118,7 @@ def run(
 
 
 def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pairs: list[str]) -> Experiment:
-    """The experiment of a file, or the demonstration, with what the options say instead.
+    """The experiment of a file, or the demonstration, changed by the options.
 
     An option that is named like a key of the experiment is that key; `--epsilon` and `--set` are read first.
     """
@@ -137,7 +137,7 @@ def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pair
 
 
 def parse_epsilon(text: str, owner: str = "owner") -> list[float] | dict[str, float]:
-    """`1`, `0.5,1,2`, or `FILE.csv:COLUMN`, which goes by name where the file has the column `owner`.
+    """`1`, `0.5,1,2`, or `FILE.csv:COLUMN`, with budgets by name where the file has the column `owner`.
 
     >>> parse_epsilon("0.5,1")
     [0.5, 1.0]
@@ -162,7 +162,7 @@ def parse_threshold(text: str | None) -> float | str | None:
 
 
 def _budgets_of(path: Path, column: str, owner: str) -> list[float] | dict[str, float]:
-    """One row for each owner."""
+    """Budgets from a CSV file with a row for each owner."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file, restval=""))
@@ -188,13 +188,13 @@ def _budgets_of(path: Path, column: str, owner: str) -> list[float] | dict[str, 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """KEY=VALUE pairs; a value is a number, true, false, or text."""
-    found = {}
+    settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--set {pair!r}: must look like KEY=VALUE.")
         try:
-            found[key] = json.loads(value)
+            settings[key] = json.loads(value)
         except json.JSONDecodeError:
-            found[key] = value
-    return found
+            settings[key] = value
+    return settings

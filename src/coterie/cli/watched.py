@@ -1,8 +1,8 @@
-"""One run in a process of its own, as `coterie ui` starts it. What it does is in its folder, and nowhere else.
+"""One run in a process of its own, as `coterie ui` starts it. It reports in its folder, and nowhere else.
 
 The folder (NAME.running, beside the place of the result) has the experiment, the checkpoint that `coterie run --engine
 spmd` writes and goes on from, and where the run stands. The process holds a lock on it for as long as it lives, so that
-whoever looks knows whether it does. It ends with the folder replaced by the run's own.
+others can tell. At the end the run's own folder replaces it.
 
 Guarantee: what the folder says of a run in progress is public, or marked as an oracle value; only its user can read it.
 """
@@ -30,12 +30,12 @@ from coterie.ui.runs import CHECKPOINT, ENDING, EXPERIMENT, JOB, LOCK, LOG, PROG
 if TYPE_CHECKING:
     from coterie.experiments.training import Ready
 
-_OFTEN = 0.2  # seconds between two notes of the same phase
+_OFTEN = 0.2  # seconds between two updates in the same phase
 _SLOW = 0.5  # seconds beyond which a certificate is not computed again during the run
 
 
 class Noted:
-    """Keeps progress.json true; and hears Ctrl-C even where a compiler that runs Python swallowed it."""
+    """Keeps progress.json up to date, and notices Ctrl-C even if a compiler that runs Python swallowed it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.stopped = folder, False
@@ -48,7 +48,7 @@ class Noted:
         signal.signal(signal.SIGINT, self._interrupt)
 
     def _before(self) -> list[list[float | None]]:
-        """What a run that goes on from its checkpoint had seen."""
+        """The points of the metric before the checkpoint from which a run continues."""
         if not (self.folder / CHECKPOINT).exists():
             return []
         try:
@@ -61,12 +61,12 @@ class Noted:
         signal.default_int_handler(number, frame)
 
     def write(self) -> None:
-        """Whole or not at all."""
+        """Write progress.json atomically."""
         self._said = time.monotonic()
         kept.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
 
     def tell(self, what: str, done: int, of: int) -> None:
-        """As a run tells its progress."""
+        """Note the run's progress."""
         if self.stopped:
             raise KeyboardInterrupt
         changed = what != self.now["what"]
@@ -77,7 +77,7 @@ class Noted:
             self.write()
 
     def begin(self, made: Ready) -> None:
-        """What is public about the run before its first step."""
+        """Note the public facts of the run before its first step."""
         from coterie.experiments.describe import network
         from coterie.problems.metrics import METRICS
 
@@ -103,7 +103,7 @@ class Noted:
         self.write()
 
     def looked(self, joint: float) -> None:
-        """The metric after a look. Engines tell which step that was right after it."""
+        """Note a value of the metric. Engines report its step right afterwards."""
         self._seen = float(joint) if math.isfinite(joint) else None
 
     def _point(self, step: int) -> None:
@@ -115,12 +115,12 @@ class Noted:
             return
         began = time.monotonic()
         spent = spent_after(self._made.program, self._made.prepared.task.delta, step)
-        self.now["spent"] = spent and [one if math.isfinite(one) else None for one in spent]
+        self.now["spent"] = spent and [epsilon if math.isfinite(epsilon) else None for epsilon in spent]
         self._slow = time.monotonic() - began > _SLOW
 
 
 def main(folder: Path) -> int:
-    """Train, certify, write the result in the folder's place; its exit status."""
+    """Train, certify, replace the folder by the result's; return the exit status."""
     with (folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -159,8 +159,8 @@ def _run(folder: Path, noted: Noted) -> None:
 
 def _data_dir(job: Path) -> Path | None:
     try:
-        said = json.loads(job.read_text())["data_dir"]
-        return None if said is None else Path(said)
+        data_dir = json.loads(job.read_text())["data_dir"]
+        return None if data_dir is None else Path(data_dir)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{job}: is not there, or of another version. Discard this run and begin it again."

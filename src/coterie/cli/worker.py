@@ -18,7 +18,7 @@ from coterie.errors import CoterieError
 
 
 def main() -> None:
-    """Do the job and end at once: there is nobody to wait for, and JAX would wait for processes that are gone."""
+    """Do the job and end at once, as JAX would wait for processes that are gone."""
     say = _mouth()
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
@@ -63,7 +63,7 @@ def _done(process: int, processes: int, as_json: bool) -> str:
 
 
 def _mouth() -> Callable[[str, Any], None]:
-    """Lines to the supervisor; what libraries print on standard output goes to standard error instead."""
+    """A function that sends lines to the supervisor; libraries' standard output is redirected to standard error."""
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
 
@@ -74,7 +74,7 @@ def _mouth() -> Callable[[str, Any], None]:
 
 
 def _end_with_supervisor() -> None:
-    """Standard input ends when the supervisor does, even if it was killed."""
+    """End this process when standard input ends, as it does when the supervisor ends or is killed."""
     sys.stdin.read()
     os._exit(1)
 
