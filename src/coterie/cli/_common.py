@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         return _without_type(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; None where there is none."""
+        """A command of the group, which typer makes; None where there is none of that name."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _without_type(command.get_params(ctx))

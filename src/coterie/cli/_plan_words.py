@@ -33,9 +33,9 @@ class Told(NamedTuple):
     who: WhoGains | None  # gains by joining
 
 
-def words(advice: Told) -> str:
+def words(told: Told) -> str:
     """The question, the recommended settings, and their forecast."""
-    base, plan, exchange, share = advice.base, advice.plan, advice.exchange, advice.share
+    base, plan, exchange, share = told.base, told.plan, told.exchange, told.share
     best = plan.best
     kind = "a regression" if base.classes == 1 else f"{base.classes} classes"
     asked = (
@@ -48,17 +48,18 @@ def words(advice: Told) -> str:
             *wrap(asked),
             "",
             *wrap(
-                f"recommended: certified ε ≤ {upper(plan.certified)} for everyone ({plan.view}{_together(plan)})"
+                f"recommended: certified ε ≤ {upper(plan.certified)} for everyone "
+                f"({plan.view}{_against_all_others(plan)})"
             ),
-            *in_columns(_rows(plan, advice.most, base.unit)),
+            *in_columns(_rows(plan, told.most, base.unit)),
             "",
             "predicted excess risk over the owners' records",
             *in_columns(_parts(best, plan.nothing)),
             *_metrics(best, exchange),
-            *_caps(advice.caps, exchange, base.unit),
+            *_caps(told.caps, exchange, base.unit),
             "",
-            *_gains(advice.who),
-            *_evaluation(advice.table, share),
+            *_gains(told.who),
+            *_evaluation(told.table, share),
             *_others(plan),
             *_notes(plan, exchange),
             "",
@@ -70,7 +71,7 @@ def words(advice: Told) -> str:
     )
 
 
-def _together(plan: Plan) -> str:
+def _against_all_others(plan: Plan) -> str:
     """The ε against all other owners together, for masked sums."""
     return "" if plan.all_others is None else f"; ε ≤ {upper(plan.all_others)} against all others together"
 

@@ -35,13 +35,13 @@ def words(result: Result, folder: Path) -> str:
     metric, privacy, prepared = facts["metric"], facts["privacy"], result.prepared
     blocks = [
         *_verdict(metric),
-        *wrap(_what(result)),
+        *wrap(_headline(result)),
         "",
         f"{metric_words(metric['name'], prepared.table)} on {prepared.tested:,} {prepared.test_rows}",
         *in_columns(_metric_rows(result, metric["oracle"])),
         *_other_metrics(result, metric["why"]),
         "",
-        *_around(result),
+        *_centring(result),
         *_chosen(result),
         *_published(result),
         *wrap(
@@ -60,7 +60,7 @@ def words(result: Result, folder: Path) -> str:
     return "\n".join(blocks)
 
 
-def _what(result: Result) -> str:
+def _headline(result: Result) -> str:
     task, experiment = result.prepared.task, result.experiment
     steps = int(result.steps[-1])
     path = many(steps, result.program.step)
@@ -123,7 +123,7 @@ def _other_metrics(result: Result, why: str) -> list[str]:
     return lines + (wrap(f"note: {why}") if why else [])
 
 
-def _around(result: Result) -> list[str]:
+def _centring(result: Result) -> list[str]:
     """The mean by which owners centred the features, and its privacy cost."""
     if (centre := result.centred) is None:
         return []
@@ -180,12 +180,12 @@ def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, st
             _epsilon(privacy["certified_epsilon"]["max"], "≤"),
             f"{privacy['accountant']}; {within:,} of {len(budgets):,} within budget",
         ),
-        *_beside(privacy),
+        *_other_bounds(privacy),
         ("audited", "not measured", ""),
     ]
 
 
-def _beside(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _other_bounds(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The ε against all other owners, for one record of a unit, and for a person whom several owners know."""
     together, person, asked = (
         privacy[key] for key in ("all_others_epsilon", "person_epsilon", "owners_per_person")

@@ -93,7 +93,7 @@ def certify(
             return _account(asked, as_json)
         if from_ is not None:
             _alone("--from", {"--paper": paper, "--set": set_, "--docs": docs})
-            return _again(from_, 1 if group is None else _check.count("group", group), as_json)
+            return _recompute(from_, 1 if group is None else _check.count("group", group), as_json)
         if group is not None:
             raise InputError(f"--group {group}: needs --from, whose releases these are.")
         if docs is not None:
@@ -194,7 +194,7 @@ def _bar(row: Row) -> ClaimedRow:
     )
 
 
-def _again(file: Path, group: int, as_json: bool) -> None:
+def _recompute(file: Path, group: int, as_json: bool) -> None:
     """Compute certificates again; one line and status 2 where the file differs from its events."""
     from coterie.experiments.recompute import check, of_group
 

@@ -151,7 +151,7 @@ def actions(
         if as_json:
             return print_json({"actions": [entry._asdict() for entry in entries]})
         for entry in entries:
-            about = ", ".join(f"{key} {_told(value)}" for key, value in entry.about.items())
+            about = ", ".join(f"{key} {_shown(value)}" for key, value in entry.about.items())
             rows = "" if entry.ledger is None else f"; ledger: {many(entry.ledger['rows'], 'row')}"
             print(
                 f"{entry.time[:19].replace('T', ' ')}  {entry.action:<9} {entry.by}{about and ': ' + about}{rows}"
@@ -160,7 +160,7 @@ def actions(
         print(f"ok: {many(len(entries), 'action')} in an unbroken chain\nhead: {last}")
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) or "nobody" if isinstance(value, list) else str(value)
 
 

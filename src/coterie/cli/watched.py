@@ -39,7 +39,7 @@ class Noted:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.stopped = folder, False
-        self._said, self._slow = 0.0, False
+        self._written, self._slow = 0.0, False
         self._seen: float | None = None
         self._made: Ready | None = None
         self.now: dict[str, Any] = {"pid": os.getpid(), "what": "starting", "done": 0, "of": 0}
@@ -62,7 +62,7 @@ class Noted:
 
     def write(self) -> None:
         """Write progress.json atomically."""
-        self._said = time.monotonic()
+        self._written = time.monotonic()
         kept.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
 
     def tell(self, what: str, done: int, of: int) -> None:
@@ -73,7 +73,7 @@ class Noted:
         self.now |= {"what": what, "done": done, "of": of}
         if what == "training" and done:
             self._point(done)
-        if changed or time.monotonic() - self._said > _OFTEN or done == of:
+        if changed or time.monotonic() - self._written > _OFTEN or done == of:
             self.write()
 
     def begin(self, made: Ready) -> None:

@@ -19,7 +19,7 @@ from coterie.errors import CoterieError
 
 def main() -> None:
     """Do the job and end at once, as JAX would wait for processes that are gone."""
-    say = _mouth()
+    say = _reporter()
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
     if job["cores"]:
@@ -62,7 +62,7 @@ def _done(process: int, processes: int, as_json: bool) -> str:
     return f"process {process} of {processes} has done its part; the result is at process 0."
 
 
-def _mouth() -> Callable[[str, Any], None]:
+def _reporter() -> Callable[[str, Any], None]:
     """A function that sends lines to the supervisor; libraries' standard output is redirected to standard error."""
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)

@@ -197,7 +197,7 @@ class Agreement:
         return {
             "format": FORMAT,
             "name": self.name,
-            "terms": {key: value for key, value in terms.items() if value is not None and _said(key, value)},
+            "terms": {key: value for key, value in terms.items() if _is_stated(key, value)},
             "schema": self.schema.to_json(),
             "owners": self.sizes,
             "patience": self.patience._asdict(),
@@ -328,9 +328,9 @@ def settled(unit: Unit) -> dict[str, Any]:
     }
 
 
-def _said(key: str, value: Any) -> bool:
-    """One owner for each person goes without saying."""
-    return key != "owners_per_person" or value > 1
+def _is_stated(key: str, value: Any) -> bool:
+    """Whether a term is written down: not if it is None, nor that each person has one owner."""
+    return value is not None and (key != "owners_per_person" or value > 1)
 
 
 def _texts(source: str, key: str, value: Any) -> dict[str, str]:

@@ -41,7 +41,7 @@ def sign(folder: Path, name: str, agreement: Agreement) -> Path:
         )
     key = private_key(trust.identity(folder, name).key)
     pem = key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
-    signature = key.sign(_said(agreement.digest, name), ECDSA(SHA256()))
+    signature = key.sign(_signed_text(agreement.digest, name), ECDSA(SHA256()))
     consent = Consent(agreement.digest.hex(), name, pem, signature.hex())
     _refuse_false(consent, agreement)
     return keep(folder, consent)
@@ -129,7 +129,7 @@ def forget_others(folder: Path, agreement: Agreement) -> None:
             path.unlink()
 
 
-def _said(digest: bytes, name: str) -> bytes:
+def _signed_text(digest: bytes, name: str) -> bytes:
     return _SAID + digest + name.encode()
 
 
@@ -157,7 +157,7 @@ def _refuse_false(consent: Consent, agreement: Agreement) -> None:
             f"{who}: was made with another key than the agreement's. Ask {consent.party} for it."
         )
     try:
-        public.verify(signature, _said(agreement.digest, consent.party), ECDSA(SHA256()))
+        public.verify(signature, _signed_text(agreement.digest, consent.party), ECDSA(SHA256()))
     except InvalidSignature as error:
         raise InputError(
             f"{who}: the signature is false. Nothing leaves. Ask {consent.party} for it again."

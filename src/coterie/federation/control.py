@@ -92,7 +92,7 @@ def listening(folder: Path, asked: Callable[[str], None]) -> Iterator[Control]:
 
 def ask(folder: Path, command: str) -> dict[str, Any]:
     """A node's answer; after a request to stop, once it has ended. InputError where no node answers."""
-    with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+    with _address(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         try:
             line.settimeout(_PATIENCE)
             line.connect(place)
@@ -124,7 +124,7 @@ def ask(folder: Path, command: str) -> dict[str, Any]:
 def _bound(folder: Path) -> Iterator[socket.socket]:
     """The socket, whose file is removed afterwards. It does not listen before its mode is set."""
     _refuse_second(folder)
-    with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+    with _address(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         try:
             Path(place).unlink(missing_ok=True)  # of a node that was killed
             server.bind(place)
@@ -143,7 +143,7 @@ def _bound(folder: Path) -> Iterator[socket.socket]:
 
 
 def _refuse_second(folder: Path) -> None:
-    with _beside(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+    with _address(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         try:
             line.connect(place)
         except OSError:
@@ -154,7 +154,7 @@ def _refuse_second(folder: Path) -> None:
 
 
 @contextmanager
-def _beside(folder: Path) -> Iterator[str]:
+def _address(folder: Path) -> Iterator[str]:
     """The socket's address through the open folder's descriptor: the kernel takes 107 bytes, paths may be longer."""
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -153,7 +153,7 @@ def run(
             collaboration=planned,
             finished=finished,
             model=machine.model() if finished else None,
-            **(_told(planned, machine) if finished else {"selected": None, "published": None}),
+            **(_after_training(planned, machine) if finished else {"selected": None, "published": None}),
             spent=owner.outlet.spent() if owner else None,
             charged=len(owner.outlet.steps) if owner else 0,
             status=driver.snapshot("finished" if finished else "stopped"),
@@ -162,7 +162,7 @@ def run(
         )
 
 
-def _told(planned: Collaboration, machine: Machine) -> dict[str, Any]:
+def _after_training(planned: Collaboration, machine: Machine) -> dict[str, Any]:
     """The choice and the metrics from the tables after training, as far as they have come."""
     evaluation: dict[str, Any] = {"selected": None, "published": None}
     while isinstance(machine, Evaluated):

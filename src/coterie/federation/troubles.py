@@ -32,7 +32,7 @@ class Troubles:
         """`ends`: whose certificate ends when; `dialled`: host:port of whom this party dials."""
         self.now: tuple[str, ...] = ()
         self._ends, self._dialled, self._log = ends, dialled, log
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="troubles", daemon=True)
 
@@ -47,8 +47,8 @@ class Troubles:
         """Check now, and log new troubles."""
         self.now = (*ending(self._ends, dt.datetime.now(dt.UTC)), *unknown(self._dialled))
         for line in self.now:
-            if line not in self._said and not self._over.is_set():
-                self._said.add(line)
+            if line not in self._logged and not self._over.is_set():
+                self._logged.add(line)
                 self._log(warning(line))
 
     def _watch(self) -> None:

@@ -73,7 +73,7 @@ def _chart(run: Run) -> Chart:
     shown = np.argsort(sizes, kind="stable")
     if owners > _MOST:  # evenly spread over their sizes
         shown = shown[np.linspace(0, owners - 1, _MOST).astype(int)]
-    groups = [("", axis.rules + (_together(joint, axis) if crowded else []))]
+    groups = [("", axis.rules + (_joint_models(joint, axis) if crowded else []))]
     groups += [_owner(run, int(at), float(along[at]), axis, gains[at], alone=crowded) for at in shown]
     oracle, band = "joint" in run.benefit.oracle, " (band: all owners)" * crowded
     key = [Entry("mean", f"the joint private model{band}", oracle=oracle)]
@@ -88,7 +88,7 @@ def _chart(run: Run) -> Chart:
     return Chart(kind, described, groups, axis.labels, marks, words, run.metric.words, key)
 
 
-def _together(joint: np.ndarray, axis: Upright) -> list[Shape]:
+def _joint_models(joint: np.ndarray, axis: Upright) -> list[Shape]:
     """The joint models of many owners: a band over all of them, and a line in the middle."""
     fine = joint[np.isfinite(joint)]
     if not fine.size:

@@ -39,7 +39,7 @@ def page(comparison: dict[str, Any]) -> str:
         at_owners=told_owners(comparison["owners_per_person"]),
         privacy=[_privacy(cell) for cell in comparison["cells"]],
         settings=_settings(comparison),
-        made=_made(comparison),
+        made=_provenance(comparison),
     )
 
 
@@ -186,7 +186,7 @@ def _settings(comparison: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _made(comparison: dict[str, Any]) -> dict[str, str]:
+def _provenance(comparison: dict[str, Any]) -> dict[str, str]:
     provenance = comparison["provenance"]
     versions = ", ".join(f"{key} {value}" for key, value in provenance["versions"].items())
     seconds = sum(cell.get("seconds", 0.0) for cell in comparison["cells"])

@@ -107,7 +107,7 @@ def _new(height: float, title: str) -> tuple[Figure, Axes]:
 
 
 def _as_written(figure: Figure) -> Figure:
-    """The figure with formulas switched off, so that names appear as they are written."""
+    """No name is a formula, whatever it is made of."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):

@@ -14,21 +14,21 @@ from coterie.units import told_owners
 _LISTED = 8  # columns named on the page; agreement.json has all
 
 
-def page(summary: dict[str, Any], agreement: dict[str, Any]) -> str:
-    """The page as text. `summary`: of the run; `agreement`: the agreement's plain values."""
+def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
+    """`found`: the summary of the run; `agreement`: what all parties agreed on."""
     classes = tuple(agreement["schema"].get("classes") or ())
-    own = summary.get("own_metric")
+    own = found.get("own_metric")
     return render(
         "node.html",
-        title=f"{summary['network']}, {summary['name']}",
-        found=summary,
+        title=f"{found['network']}, {found['name']}",
+        found=found,
         own=f"{own['name']} {_value(own['value'])}" if own else "",
-        chosen=choice(summary["selection"]) if summary["selection"] else "",
-        published=told(summary["evaluation"], classes) if summary["evaluation"] else None,
-        privacy=_privacy(summary) if summary["certified_epsilon"] is not None else None,
+        chosen=choice(found["selection"]) if found["selection"] else "",
+        published=told(found["evaluation"], classes) if found["evaluation"] else None,
+        privacy=_privacy(found) if found["certified_epsilon"] is not None else None,
         owners=", ".join(agreement["owners"]),
-        traffic={key: f"{value:,}" for key, value in sorted(summary["traffic"].items())},
-        refusals={key: f"{value:,}" for key, value in sorted(summary["refusals"].items())},
+        traffic={key: f"{value:,}" for key, value in sorted(found["traffic"].items())},
+        refusals={key: f"{value:,}" for key, value in sorted(found["refusals"].items())},
         agreement=_agreement(agreement),
     )
 
@@ -40,7 +40,7 @@ def _privacy(summary: dict[str, Any]) -> dict[str, Any]:
     rows = {
         "claimed ε": "nothing" if summary["claimed_epsilon"] is None else _value(summary["claimed_epsilon"]),
         "certified ε": f"{_bound(summary['certified_epsilon'])} for this run",
-        **_together(summary.get("all_others_epsilon")),
+        **_against_all_others(summary.get("all_others_epsilon")),
         **_person(summary),
         "audited ε": "not here: see coterie audit",
         "δ": number(summary["delta"]),
@@ -52,7 +52,7 @@ def _privacy(summary: dict[str, Any]) -> dict[str, Any]:
     return {"within": within, "spent": f"ε {_bound(spent)} of {number(budget)}", "part": part, "rows": rows}
 
 
-def _together(epsilon: float | str | None) -> dict[str, str]:
+def _against_all_others(epsilon: float | str | None) -> dict[str, str]:
     """The ε against all other owners together, for masked sums."""
     return {} if epsilon is None else {"against all other owners together": f"ε {_bound(epsilon)}"}
 

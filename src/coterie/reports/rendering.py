@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, /, package: str = "coterie.reports", **context: Any) -> str:
-    """The page as text. `package`: its templates come before ours, which they may extend."""
+    """The page as text. `package`: whose templates are looked at before ours, which they may extend."""
     return _environment(package).get_template(template).render(context)
 
 

@@ -172,16 +172,16 @@ def _unit(facts: Facts) -> str:
         less = "records, or at more owners," if several_owners else "several records"
         return (
             f"{who}. Somebody with {'more ' * several_owners}{less} is protected less, and without a bound on their "
-            f"number no guarantee for a person follows.{_otherwise(facts)}"
+            f"number no guarantee for a person follows.{_other_bound(facts)}"
         )
     if noun == OWNER:
-        return f"one {facts.whom}: all that it holds, as far as it takes part.{_record(facts)}{_otherwise(facts)}"
+        return f"one {facts.whom}: all that it holds, as far as it takes part.{_record(facts)}{_other_bound(facts)}"
     at = facts.whom if several_owners else f"{facts.unit}, at one owner"
     known = "more owners" if several_owners else "two owners"
     return (
         f"one {at}: all of them together, however many there are. An owner who has more of one {noun} leaves the "
         f"others out. Who is known to {known} is one {noun} at each, and nobody can see that: it is protected less."
-        f"{_record(facts)}{_otherwise(facts)}"
+        f"{_record(facts)}{_other_bound(facts)}"
     )
 
 
@@ -190,7 +190,7 @@ def _record(facts: Facts) -> str:
     return "" if facts.sizes_are_private else f" The same ε bounds one record of one {facts.noun}."
 
 
-def _otherwise(facts: Facts) -> str:
+def _other_bound(facts: Facts) -> str:
     """The ε beside the promised one: at one owner where the promise is for several, and at two owners."""
     if facts.person is None or math.isinf(facts.epsilon):
         return ""

@@ -52,7 +52,7 @@ class Outlet:
         self._charges = charges_of(plan, owner, messages)
         self._tables = dict(zip(tables, self._charges.tables, strict=True))
         self._steps = ledger.rounds(run)
-        self._said = set(self._steps)
+        self._released_steps = set(self._steps)
         self._turns = sum(step not in self._tables for step in self._steps)
         self._partition = _partition(plan, owner, self._charges.parts, order)
         if self._charges.parts:
@@ -65,7 +65,7 @@ class Outlet:
     def stored(self, step: int) -> bytes | None:
         """The message that was released at this step, to be sent again; None where none was."""
         # This process is the ledger's only writer, so it knows every release in it.
-        return self._ledger.stored(self._run, step) if step in self._said else None
+        return self._ledger.stored(self._run, step) if step in self._released_steps else None
 
     def release(self, step: int, turn: int, body: bytes) -> bytes:
         """Charge the message and write it down; only what this returns may leave.
@@ -90,7 +90,7 @@ class Outlet:
     def _released(self, step: int, event: DpEvent, body: bytes, part: tuple[str, int] | None) -> bytes:
         stored = self._ledger.charge(self._run, step, event, body, part=part)
         assert stored is not None
-        self._said.add(step)
+        self._released_steps.add(step)
         self.journal.put({_LEDGER: _noted(self._ledger.top)})
         self._steps.append(step)
         self._turns += step not in self._tables

@@ -87,7 +87,7 @@ class Witnessed:
         self._answered: set[str] = set()
         self._started = self._open = False  # whether the machine was started, and whether it may act now
         self._clock = self._since = self._asked = self._repeated = 0.0
-        self._told = len(releases.steps) if releases else 0  # releases whose marks the peers were told
+        self._announced = len(releases.steps) if releases else 0  # releases whose marks the peers were told
         self._refused, self._notes = 0, dict[str, str]()
         for peer in self._barred:
             self._note(peer, _two_versions(peer, self._marks.barred(peer)))
@@ -225,17 +225,18 @@ class Witnessed:
 
     def _outward(self, outs: list[Out], now: float) -> list[Out]:
         """The machine's messages, to witnesses that were heard, each release after its mark."""
-        steps = self._releases.steps[self._told :] if self._releases else ()
+        steps = self._releases.steps[self._announced :] if self._releases else ()
         if steps:
-            self._told, self._repeated = self._told + len(steps), now
-        marks = [out for step in steps for out in self._tell(self._answered, step)]
+            self._announced, self._repeated = self._announced + len(steps), now
+        marks = [out for step in steps for out in self._send_mark(self._answered, step)]
         return marks + [out for out in outs if out.peer in self._answered]
 
     def _last_mark(self, peers: set[str]) -> list[Out]:
-        return self._tell(peers, self._releases.steps[-1]) if self._releases and self._releases.steps else []
+        steps = self._releases.steps if self._releases else ()
+        return self._send_mark(peers, steps[-1]) if steps else []
 
-    def _tell(self, peers: set[str], step: int) -> list[Out]:
-        """The mark of one release."""
+    def _send_mark(self, peers: set[str], step: int) -> list[Out]:
+        """The mark of one release, to these peers."""
         assert self._releases is not None
         stored = self._releases.stored(step)
         assert stored is not None
@@ -292,9 +293,9 @@ class Witnessed:
                 self._testimony(sender, new) if welcome else [Out(sender, Message(Kind.JOIN, 0, _WHO, new))]
             )
         if message.sub == _WHO:
-            return [] if new == self._process else [Out(sender, self._here(new))]
+            return [] if new == self._process else [Out(sender, self._proof(new))]
         if message.sub == _HERE:
-            return self._two(sender, message, new, old)
+            return self._refuse_second(sender, message, new, old)
         return self._second(sender, new, old, seal)
 
     def _meet(self, peer: str, process: bytes, now: float) -> bool:
@@ -308,12 +309,12 @@ class Witnessed:
             place.holder, place.rival, place.left = process, _NOBODY, False
         return place.holder == process
 
-    def _here(self, peer_process: bytes) -> Message:
+    def _proof(self, peer_process: bytes) -> Message:
         return Message(
             Kind.JOIN, 0, _HERE, peer_process + self._process + self._hand.alive(self._process, peer_process)
         )
 
-    def _two(self, sender: str, message: Message, new: bytes, old: bytes) -> list[Out]:
+    def _refuse_second(self, sender: str, message: Message, new: bytes, old: bytes) -> list[Out]:
         """Show a new process the proof that another one of its name still runs."""
         place = self._places[sender]
         if _NOBODY in (new, old) or new not in (place.rival, place.holder):

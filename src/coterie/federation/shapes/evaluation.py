@@ -77,10 +77,10 @@ class Evaluated:
         foreign = isinstance(self.machine, Evaluated) and message.step != self._terms.step
         if message.kind not in (Kind.TABLE, Kind.HAVE) or foreign:
             return self.machine.receive(sender, message, now) + self._onward(now)
-        return self._told(sender, message, now) + self._onward(now)
+        return self._take(sender, message, now) + self._onward(now)
 
     @counting
-    def _told(self, sender: str, message: Message, now: float) -> list[Out]:
+    def _take(self, sender: str, message: Message, now: float) -> list[Out]:
         if sender not in self._terms.peers:
             raise Refused("not a peer")
         if message.step != self._terms.step:

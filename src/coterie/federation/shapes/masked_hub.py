@@ -75,7 +75,7 @@ class MaskedAggregator(Adding):
             case Kind.WANT:
                 return self._wanted(owner, message)
             case Kind.VALUE:
-                self._told(owner, message)
+                self._take_value(owner, message)
                 return []
             case Kind.REFUSAL:
                 self._objected(owner, message)
@@ -101,7 +101,7 @@ class MaskedAggregator(Adding):
         called = self._open is not None and owner in self._silent()
         return [self._called(owner)] if called else []
 
-    def _told(self, owner: int, message: Message) -> None:
+    def _take_value(self, owner: int, message: Message) -> None:
         now = self._open
         if now is None or message.step != now.ticket:
             return  # an answer to a void attempt, which is useless

@@ -130,7 +130,7 @@ class TreeOwner:
             case Kind.ROLL:
                 return self._rolled(peer, message)
             case Kind.VALUE:
-                return self._told(peer, message)
+                return self._take_value(peer, message)
             case Kind.REFUSAL:
                 return self._objected(peer, message)
             case Kind.SUM:
@@ -256,7 +256,7 @@ class TreeOwner:
         message = Message(Kind.VALUE, attempt.ticket, 1 + attempt.root, attempt.label + attempt.added())
         return [self._to(attempt.tree.parent[self._own], message)]
 
-    def _told(self, peer: int, message: Message) -> list[Out]:
+    def _take_value(self, peer: int, message: Message) -> list[Out]:
         attempt = self._attempt
         if attempt is None or (message.step, message.sub) != (attempt.ticket, 1 + attempt.root):
             return []  # an answer to a void attempt, which is useless

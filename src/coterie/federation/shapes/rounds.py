@@ -124,15 +124,15 @@ class RoundsOwner:
         if source not in (hop.tells if message.kind == Kind.WANT else hop.hears):
             raise Refused(f"{message.kind.name}: not a link of this step")
         if message.kind == Kind.VALUE:
-            self._told(source, place, message.body)
+            self._take_value(source, place, message.body)
         elif message.kind == Kind.REFUSAL:
             self._denied(source, place)
         self._peers[source].heard = self._now
         if not self._opened and not self.done:
             return self._resume()  # a neighbour is there: now send the own value to all
-        return self._tell(place, source) if message.kind == Kind.WANT else []
+        return self._send_value(place, source) if message.kind == Kind.WANT else []
 
-    def _told(self, source: int, place: int, body: bytes) -> None:
+    def _take_value(self, source: int, place: int, body: bytes) -> None:
         """Take a value: of this place, a later one or a missed one; a known value is ignored."""
         value = exchange.vector(body, self._side.layout, self._type)
         if place < self._place:
@@ -166,7 +166,7 @@ class RoundsOwner:
         elif place < self._place + AHEAD:
             self._never.add((place, source))
 
-    def _tell(self, place: int, peer: int) -> list[Out]:
+    def _send_value(self, place: int, peer: int) -> list[Out]:
         """Send the value that a peer asked for or, if there is none yet, the newest one as a sign of life."""
         if place > self._place and not self._silent:
             place = self._place

@@ -23,17 +23,17 @@ class Refusals:
         self._log = log
         self._lock = threading.Lock()
         # When the last line was written, and at which count.
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def add(self, sender: str, reason: str, now: float) -> None:
         """Count a refusal; details after the reason's colon appear in the log alone."""
         with self._lock:
-            what = self._what(sender, reason.partition(":")[0][:60])
+            what = self._counted_as(sender, reason.partition(":")[0][:60])
             self.counts[what] += 1
-            when, before = self._said.get(what, (-_SECOND, 0))
+            when, before = self._logged.get(what, (-_SECOND, 0))
             once = what[1] == ANOTHER and before > 0
             if not once and now - when >= _SECOND:
-                self._said[what] = now, self.counts[what]
+                self._logged[what] = now, self.counts[what]
                 self._log(warning(_line(sender, reason, self.counts[what] - before)))
 
     def shown(self) -> dict[str, int]:
@@ -41,7 +41,7 @@ class Refusals:
         with self._lock:
             return {f"{sender}: {reason}": count for (sender, reason), count in self.counts.items()}
 
-    def _what(self, sender: str, reason: str) -> tuple[str, str]:
+    def _counted_as(self, sender: str, reason: str) -> tuple[str, str]:
         known = (sender, reason) in self.counts
         if not known and sum(name == sender for name, _ in self.counts) >= _REASONS:
             return sender, "other"
