@@ -57,7 +57,7 @@ class PeerFound:
 
 @dataclass
 class Check:
-    """One party's dry run, step by step: `local`, `listen`, `dial`, `greet`, `close`; `troubles` is what came of it."""
+    """One party's dry run, step by step: `local`, `listen`, `dial`, `greet`, `close`; `troubles` has the errors."""
 
     party: Party
     data: Path | None

@@ -58,7 +58,7 @@ def known_honest(party: Party, planned: Collaboration) -> list[str]:
 
 
 def unaffordable(party: Party, planned: Collaboration, epsilon: float) -> BudgetError:
-    """Why an owner that relies on nobody's noise but its own cannot afford a run, and what it may do."""
+    """The error of an owner that relies on its own noise alone and cannot afford a run, with its remedies."""
     if planned.program.plan.masked is not None:
         return BudgetError(
             f"epsilon={epsilon:g}: this run costs more unless {needed(planned)} other owners are honest, and "

@@ -90,7 +90,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
 
 
 def _promise(outcome: Outcome, plan: ReleasePlan, certificate: Certificate) -> list[str]:
-    """The promise of this run and of the whole ledger; none where somebody knows the noise."""
+    """The promise of this run and of the whole ledger; none where the noise is known."""
     agreement = outcome.collaboration.agreement
     engine = SEEDED if outcome.injected else REAL
     promised = promise(describe.facts(plan, [certificate], agreement.experiment, agreement.table, engine))

@@ -65,7 +65,7 @@ class Party:
 
     @property
     def certificates(self) -> Path:
-        """When everybody's certificate ends, as whoever founded the network has it: public."""
+        """The founder's list of when certificates end: public."""
         return self.folder / "certificates.json"
 
     @property
@@ -75,7 +75,7 @@ class Party:
 
     @property
     def mask_key(self) -> Path:
-        """The secret that masks are made of: made here, and told to nobody."""
+        """The secret key from which masks are derived, which never leaves this folder."""
         return self.folder / "mask.key"
 
     @property

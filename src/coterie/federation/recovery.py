@@ -32,7 +32,7 @@ def restore(copy: Path, folders: Sequence[Path]) -> tuple[Path, Restored]:
 
 
 def write_off(folder: Path, agreement: Path | None = None) -> tuple[str, Certificate]:
-    """Give up a run, charging all that it could have released; return its name and what the ledger has spent then.
+    """Give up a run, charging all that it could have released; return its name and the ledger's spending then.
 
     The run is that of the folder's agreement, or of an earlier one, `agreement`.
     """

@@ -277,7 +277,7 @@ def _key(words: Array) -> Array:
 
 
 def _keyed(ctx: Context) -> Context:
-    """Inside what is compiled: outside, making a key takes as long as a small model's whole step."""
+    """The context with its key made inside the compiled program: outside, that takes as long as a small step."""
     return ctx._replace(key=_key(ctx.key))
 
 

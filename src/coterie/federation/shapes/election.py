@@ -78,7 +78,7 @@ class Election:
             self.proposal = None
 
     def expired(self, now: float) -> bool:
-        """Whether the own proposal failed; it is then dropped, and owners that delayed it are left out of the next."""
+        """Whether the own proposal failed; it is dropped, and a source that did not deliver is left out of the next."""
         proposal = self.proposal
         if proposal is None or now - proposal.since <= self._patience.wait:
             return False

@@ -30,7 +30,7 @@ def vector_type(layout: wire.Layout) -> np.dtype:
 
 
 def vector(body: bytes, layout: wire.Layout, kind: np.dtype) -> np.ndarray:
-    """A value that a peer sent; Refused unless it has the right length and is what the layout lets others send."""
+    """A value that a peer sent; Refused unless it has the layout's length and is within its bounds."""
     wire.unpack(body, layout)
     return np.frombuffer(body, kind)
 

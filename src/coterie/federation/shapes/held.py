@@ -1,4 +1,4 @@
-"""What an owner of a walk has on its disk: its promise, the register it holds, and what it may do with that."""
+"""The state of an owner of a walk on its disk: its promise, the register it holds, and its role with that."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class TreeOwner:
     # Where everybody stands.
 
     def _hail(self, peers: Iterable[int], step: int | None = None) -> list[Out]:
-        """Send signs of life with the own step, so that peers send later sums. `step`: to claim in its place."""
+        """Ask peers for the sum after the own step, with all signs of life. `step`: to ask from there instead."""
         member = self._member
         step = member.step if step is None else step
         again = member.next_attempt(member.step + 1)

@@ -1,4 +1,4 @@
-"""What an owner of a walk knows of the others: when they were last heard, and what they said of themselves.
+"""What an owner of a walk knows of the others: when each was last heard, and its claims.
 
 Nothing here is believed further than it must be. One owner's word moves no clock beyond its own steps, and an epoch
 that only others know of is followed once a majority has named it.

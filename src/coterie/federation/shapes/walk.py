@@ -1,4 +1,4 @@
-"""A model handed from owner to owner: the public schedule says who is next, and nobody has to be there.
+"""A model handed from owner to owner: a public schedule names the next one, and no owner has to be present.
 
 The register after step t goes to the owner of step t + 1, who writes it down, acknowledges, speaks through its ledger,
 settles and hands on. An owner that has been silent for `patience.wait` is passed over. Where the register itself is
