@@ -67,7 +67,7 @@ $(SPHINX): requirements-docs.lock
 	@touch $(SPHINX)
 
 papers: data-folder install
-	$(BIN)/python -m pytest papers --ignore=papers/tests -rP
+	$(BIN)/python -m pytest papers --ignore=papers/tests -rP --numprocesses=2 --dist=loadfile
 
 data-folder:
 	@test -d "$$COTERIE_DATA" || { echo "make papers: COTERIE_DATA='$$COTERIE_DATA' is not a folder. Set it to the folder that holds the data sets (see docs/data.md)." >&2; exit 2; }
