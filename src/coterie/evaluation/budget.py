@@ -52,9 +52,9 @@ def sheet_of(
 ) -> Sheet:
     """The form of an owner's table for this problem."""
     classes = {"binary": 2, "multiclass": len(table.classes), "regression": 0}[table.task]
-    many = len(groups.names) if groups else 0
+    group_count = len(groups.names) if groups else 0
     public = named(relation).sizes_are_public
-    return Sheet(table.task, problem.loss.name, classes, public, many, of_units=unit != RECORD)
+    return Sheet(table.task, problem.loss.name, classes, public, group_count, of_units=unit != RECORD)
 
 
 def for_training(epsilon: float, delta: float, share: float) -> float:
@@ -94,17 +94,17 @@ def _noise(
 ) -> tuple[float, ...]:
     """For each owner, the noise over the reach of one more table."""
     apart = plan.relation.reach  # contributions between neighbours, as events are read
-    found: dict[tuple[str, float], float] = {}
+    noises: dict[tuple[str, float], float] = {}
     multipliers = []
     for owner, budget in enumerate(epsilon):
         spent = plan.event(owner)
-        if (who := (repr(spent), budget)) not in found:
-            found[who] = (
+        if (who := (repr(spent), budget)) not in noises:
+            noises[who] = (
                 _left(spent, budget, delta, plan.relation)
                 if certified
                 else apart * noise_for(budget, delta) / math.sqrt(share)
             )
-        multipliers.append(found[who])
+        multipliers.append(noises[who])
     return tuple(multipliers)
 
 
@@ -121,7 +121,7 @@ def check_tells(plan: ReleasePlan, sheet: Sheet, share: float) -> float:
         else "accuracy"
     )
     enough = _smallest(lambda part: half_width(sheet, noise * share / part, rows, 0.5), share, 0.5)
-    needed = _smallest(lambda many: half_width(sheet, noise, math.ceil(many), 0.5), rows, 1e9)
+    needed = _smallest(lambda size: half_width(sheet, noise, math.ceil(size), 0.5), rows, 1e9)
     raise TellsNothing(
         f"evaluate={share:g}: {what} over {counted(rows, plan.unit.words)} would be known to ±{width:.2g} only, which "
         f"tells nothing. {_takes(plan, enough, needed or 1e9)}; --evaluate 0 leaves the evaluation out."

@@ -63,10 +63,10 @@ def centre_of(noisy: np.ndarray, deviation: float) -> Centre:
     Centre(mean=array([0.6, 0. ]), distance=0.8)
     """
     noise, squared = len(noisy) * deviation**2, float(noisy @ noisy)
-    kept = max(0.0, 1 - noise / squared) if squared else 0.0
+    shrink = max(0.0, 1 - noise / squared) if squared else 0.0
     true = max(squared - noise, 0.0)
     around = max(1 - true, NEAREST**2)
-    return Centre(kept * noisy, math.sqrt(min(1.0, around + true * (1 - kept) ** 2 + kept**2 * noise)))
+    return Centre(shrink * noisy, math.sqrt(min(1.0, around + true * (1 - shrink) ** 2 + shrink**2 * noise)))
 
 
 def deviation_of(plan: ReleasePlan) -> float:

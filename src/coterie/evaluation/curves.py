@@ -18,9 +18,9 @@ _POINTS = (np.arange(8) + 0.5) / 8  # within a band
 
 def auc(cells: np.ndarray) -> float:
     """Of (bands, 2) counts of the two classes, the lowest scores first."""
-    others, own = cells.T
-    below = np.cumsum(others) - others / 2
-    return float(own @ below / (own.sum() * others.sum()))
+    negatives, positives = cells.T
+    below = np.cumsum(negatives) - negatives / 2
+    return float(positives @ below / (positives.sum() * negatives.sum()))
 
 
 def average_precision(cells: np.ndarray) -> float:

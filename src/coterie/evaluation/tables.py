@@ -44,7 +44,7 @@ def tallied(
     """
     total = np.zeros(sheet.width, np.int64)
     for some in pieces(len(y), AT_ONCE, unit, most):
-        group, own = (None if one is None else one[some] for one in (codes, unit))
+        group, own = (None if column is None else column[some] for column in (codes, unit))
         own = None if own is None else own - own[0]
         scores = in_places(partial(_scored, problem, params), x[some], own, most)
         total += sheet.tally(scores, y[some], group, own)
@@ -52,7 +52,7 @@ def tallied(
 
 
 def pieces(rows: int, at_once: int, unit: np.ndarray | None, most: int = 1) -> Iterator[slice]:
-    """Rows, about so many at a time. Of units, equally many in each piece but the last, whatever they have.
+    """Slices of about `at_once` rows; with units, of equally many units each but the last, whatever their sizes.
 
     >>> list(pieces(5, 4, np.array([0, 1, 1, 1, 2]), most=2))
     [slice(0, 4, None), slice(4, 5, None)]

@@ -93,8 +93,8 @@ def write_off(ledger: Ledger, run: str, owed: Sequence[Owed]) -> None:
     Guarantee: sound whatever was released since the copy was made, for that is at most what is owed.
     """
     name = run + store.WRITTEN_OFF
-    for number, one in enumerate(owed):
-        ledger.record(name, number, one.event, part=one.part)
+    for number, release in enumerate(owed):
+        ledger.record(name, number, release.event, part=release.part)
 
 
 def opened(path: Path) -> Ledger:
