@@ -78,7 +78,7 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
             raise InputError(
                 f"y: row {int(np.argmin(known)) + 1} is none of the declared classes. Correct it."
             )
-        names = [_name(one) for one in self.classes_.tolist()]
+        names = [_name(label) for label in self.classes_.tolist()]
         read_off = () if declared else ("the list of classes (classes)",)
         return FittedTarget(
             np.array(names, object)[np.searchsorted(self.classes_, y)], {"classes": names}, read_off

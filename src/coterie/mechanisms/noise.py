@@ -76,9 +76,9 @@ def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
     2012), are not there. Rounding moves neighbours apart by at most one cell a coordinate (`rounding_slack`).
     """
     if any(noise.dtype != jnp.int32 for noise in jax.tree.leaves(unit)):
-        return jax.tree.map(lambda one, noise: one + scale * noise, total, unit)
+        return jax.tree.map(lambda leaf, noise: leaf + scale * noise, total, unit)
     cells = whole(total, unit, scale, LATTICE)
-    return jax.tree.map(lambda one, cell: cell.astype(one.dtype) * (scale / LATTICE), total, cells)
+    return jax.tree.map(lambda leaf, cell: cell.astype(leaf.dtype) * (scale / LATTICE), total, cells)
 
 
 def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | float) -> PyTree:
@@ -88,7 +88,7 @@ def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | fl
     record moves total / scale × lattice by 2 lattice / noise_multiplier at most, in every number system that adds whole
     numbers exactly. A real owner's unit noise is whole already; a simulation's is rounded to cells here.
     """
-    return jax.tree.map(lambda one, noise: _whole(one, noise, scale, lattice), total, unit)
+    return jax.tree.map(lambda leaf, noise: _whole(leaf, noise, scale, lattice), total, unit)
 
 
 def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | float) -> Array:

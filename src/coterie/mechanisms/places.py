@@ -64,7 +64,7 @@ def settled(leaf: Places) -> Places:
 def formed(leaf: Places) -> Array:
     """(rows, ...fan in, fan_out): the gradients themselves, in float32."""
     rows, places, *fan_in = leaf.inputs.shape
-    inputs, slopes = (_full(one.reshape(rows, places, -1)) for one in leaf)
+    inputs, slopes = (_full(part.reshape(rows, places, -1)) for part in leaf)
     gradients = jnp.einsum("rti,rto->rio", inputs, slopes, precision=jax.lax.Precision.HIGHEST)
     return gradients.reshape(rows, *fan_in, -1)
 
@@ -79,7 +79,7 @@ def norms(leaf: Places, known: Array | None = None) -> Array:
     `known`: `gram` of the inputs, where somebody has it.
     """
     rows, places = leaf.slopes.shape[:2]
-    inputs, slopes = (one.reshape(rows, places, -1) for one in leaf)
+    inputs, slopes = (part.reshape(rows, places, -1) for part in leaf)
     terms = inputs.shape[2] + slopes.shape[2] + 2 * places + 4
     epsilon = _ADDITION * terms
     left, right = gram(inputs) if known is None else known, gram(slopes)
