@@ -112,7 +112,7 @@ def at_owners(words: str, owners: int) -> str:
 
 
 def told_owners(owners_per_person: int) -> int:
-    """How many owners' person every report speaks of: those that were promised, two where that is one."""
+    """How many owners know the person that every report speaks of: as many as were promised, and two at least."""
     return max(2, owners_per_person)
 
 
@@ -125,7 +125,7 @@ def several(words: str) -> str:
     return "records" if words == "record" else f"units ({noun_of(words)})"
 
 
-def counted(many: int, words: str) -> str:
+def counted(number: int, words: str) -> str:
     """So many units.
 
     >>> counted(1, "record"), counted(1200, "User with up to 5 records")
@@ -133,8 +133,8 @@ def counted(many: int, words: str) -> str:
     """
     what = several(words)
     return (
-        f"{many:,} {what}"
-        if many != 1
+        f"{number:,} {what}"
+        if number != 1
         else "1 " + ("record" if words == "record" else what.replace("s", "", 1))
     )
 

@@ -97,7 +97,7 @@ def named_against(view: str) -> str | None:
 
 
 def with_more(plan: ReleasePlan, grown: ReleasePlan, more: str, delta: float) -> str:
-    """The view of a plan that has grown by `more`; an ε in it against whoever adds up becomes that of the grown plan."""
+    """The view of a plan that has grown by `more`; an ε in it against whoever adds up is then the grown plan's."""
     if plan.view == "public transcript":
         return plan.view
     seen = plan.view
@@ -129,7 +129,7 @@ def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:
 
 
 def person_told(plan: ReleasePlan, delta: float, owners_per_person: int) -> Certificate | None:
-    """The certificate that every report states of a person at `told_owners` owners; None where there is one owner only."""
+    """The certificate that every report states of a person at `told_owners` owners; None where there is one owner."""
     return person_of(plan, delta, told_owners(owners_per_person)) if len(plan.sizes) > 1 else None
 
 

@@ -151,16 +151,18 @@ def _builder(name: str, thing: Any) -> Callable[..., Any]:
     return lambda owners: thing
 
 
-def _fitting(name: str, made: Any, owners: int | None) -> Topology:
+def _fitting(name: str, built: Any, owners: int | None) -> Topology:
     """What a builder made, as a topology of that name; for as many owners, where that is known already."""
-    several = made if isinstance(made, (list, tuple)) else [made]
-    if isinstance(made, Topology):
-        topology = made if made.name == name else replace(made, name=name)
-    elif several and all(isinstance(one, graphs.LinkList) or hasattr(one, "is_directed") for one in several):
+    several = built if isinstance(built, (list, tuple)) else [built]
+    if isinstance(built, Topology):
+        topology = built if built.name == name else replace(built, name=name)
+    elif several and all(
+        isinstance(graph, graphs.LinkList) or hasattr(graph, "is_directed") for graph in several
+    ):
         topology = from_graphs(name, several)
     else:
         raise InputError(
-            f"topology={name!r}: is a {type(made).__name__}; must be a networkx graph, a list of them, a Topology, or "
+            f"topology={name!r}: is a {type(built).__name__}; must be a networkx graph, a list of them, a Topology, or "
             "a function (owners) that makes one of these."
         )
     if owners is not None and topology.owners != owners:
