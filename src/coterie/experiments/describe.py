@@ -86,9 +86,9 @@ def guarantee(
 ) -> dict[str, Any]:
     """What certificates guarantee in words, and the facts that `recompute` derives the same words from."""
     known = facts(plan, certificates, experiment, table, engine)
-    kept = {name: getattr(known, name) for name in KEPT}
-    kept |= {name: getattr(known, name) for name in SOMETIMES if getattr(known, name)}
-    return {"facts": kept, "statement": statement(known), "promise": promise(known)}
+    stated = {name: getattr(known, name) for name in KEPT}
+    stated |= {name: getattr(known, name) for name in SOMETIMES if getattr(known, name)}
+    return {"facts": stated, "statement": statement(known), "promise": promise(known)}
 
 
 def facts(

@@ -126,10 +126,10 @@ class Experiment:
         return self.data if isinstance(self.data, str) else self.data.name
 
     def __repr__(self) -> str:
-        """What differs from an experiment that nobody said anything about."""
+        """The values that differ from the defaults."""
         usual = {field.name: field.default for field in fields(self)} | {"settings": {}}
-        said = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
-        return f"Experiment({', '.join(f'{name}={_few(value)}' for name, value in said.items())})"
+        changed = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        return f"Experiment({', '.join(f'{name}={_few(value)}' for name, value in changed.items())})"
 
     def to_toml(self) -> str:
         """The experiment as a file that `from_toml` reads back to an equal value; rows in memory are not in it."""

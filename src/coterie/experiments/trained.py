@@ -248,8 +248,10 @@ def _with_metric(model: TrainedModel, table: Table, judge: Judge) -> TrainedMode
 
 def _with_published(model: TrainedModel, published: Published) -> TrainedModel:
     """The model with what owners published of it: charged, so that it may stand in the file."""
-    told = {
+    entry = {
         key: value for key, value in published.to_json().items() if key not in ("confusion", "calibration")
     }
-    said = model.description
-    return replace(model, description=replace(said, metrics={**said.metrics, "published": told}))
+    description = model.description
+    return replace(
+        model, description=replace(description, metrics={**description.metrics, "published": entry})
+    )

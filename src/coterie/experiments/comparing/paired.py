@@ -33,8 +33,8 @@ class Difference(NamedTuple):
 def difference(apart: np.ndarray) -> Difference:
     """Of differences, one for each pair.
 
-    >>> found = difference(np.array([1.0, 2.0, 3.0]))
-    >>> round(found.low, 3), round(found.high, 3), found.decided
+    >>> apart = difference(np.array([1.0, 2.0, 3.0]))
+    >>> round(apart.low, 3), round(apart.high, 3), apart.decided
     (-0.484, 4.484, False)
     """
     from scipy.stats import t as student
