@@ -66,14 +66,14 @@ def encode(columns: Any, fields: Sequence[Feature]) -> Encoded:
     if isinstance(fields[0], Image):
         return _images(columns[fields[0].name], fields[0])
     fields = [field for field in fields if not isinstance(field, Image)]  # which stand alone
-    each = [_names(field) for field in fields]
-    names = tuple(name for made in each for name in made)
+    by_field = [_names(field) for field in fields]
+    names = tuple(name for field_names in by_field for name in field_names)
     rows = len(columns[fields[0].name])
     x = np.zeros((rows, len(names)), np.float32)
     bounds = np.tile(np.array([0.0, 1.0], np.float32), (len(names), 1))
     at = 0
-    for field, made in zip(fields, each):
-        values, width = np.asarray(columns[field.name]), len(made)
+    for field, field_names in zip(fields, by_field):
+        values, width = np.asarray(columns[field.name]), len(field_names)
         if isinstance(field, (Numeric, Days)):
             x[:, at] = scale(values, field.low, field.high, isinstance(field, Numeric) and field.log)
             bounds[at, 0] = -1.0

@@ -1,4 +1,4 @@
-"""A data set by whatever a user calls it by: a known name, a file of one's own, or a name on OpenML."""
+"""A data set as a user names it: a known name, a file of one's own, or a name on OpenML."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Source(NamedTuple):
         """Whom a certificate is to protect."""
         if self.columns is None:
             return unit_of(self.unit, self.records_per_unit, mean=self.unit_mean, latest=self.latest)
-        said = declared(self.columns)
-        return said.unit_with(self.unit, self.records_per_unit, self.unit_mean, self.latest)
+        declaration = declared(self.columns)
+        return declaration.unit_with(self.unit, self.records_per_unit, self.unit_mean, self.latest)
 
     def table(self, data_dir: Path | None = None) -> Table:
         """Read it; what does not go together is an error, not ignored."""
