@@ -103,7 +103,7 @@ def _remember(agent: Agent, state: Array) -> Transitions:
     """The last choice and where it led, in the oldest row; nothing before the second choice."""
     row = (agent.choices - 1) % REMEMBERED
     new = Transitions(agent.state, agent.action, agent.reward, state)
-    stored = jax.tree.map(lambda rows, one: rows.at[row].set(one), agent.memory, new)
+    stored = jax.tree.map(lambda rows, newest: rows.at[row].set(newest), agent.memory, new)
     return _select(agent.choices > 0, stored, agent.memory)
 
 

@@ -316,7 +316,7 @@ def _caps(task: Task, settings: Settings, default: int) -> tuple[int, ...]:
         raise InputError(
             f"cap has {len(caps)} entries for {task.owners} owners: give one for all, or one each."
         )
-    return tuple(min(_check.count("cap", one), settings.ticks) for one in caps)
+    return tuple(min(_check.count("cap", owner_cap), settings.ticks) for owner_cap in caps)
 
 
 def _pace(task: Task, settings: Settings, plan: ReleasePlan, learner: str) -> float:
