@@ -96,7 +96,7 @@ def certify(
 
 
 def _of_group(flat: Flat, group: int, delta: float, relation: Relation) -> tuple[Flat, Bound]:
-    """The releases as so many records meet them, and the least bound that is proved for them."""
+    """The releases as they concern `group` records at once, and the least bound that is proved for them."""
     of_group = grouped(flat, group)
     bound = bound_of(of_group, delta, relation, STANDS_STILL)
     if not any(isinstance(atom, groups.Grouped) for atom, _ in of_group.parts) or bound.step == 0:
@@ -278,7 +278,7 @@ def _totals(curves: Curves, step: float) -> list[PLDPmf]:
 
 
 def _lower_end(curves: Curves, delta: float, step: float) -> float:
-    """What the first direction's real pair of data sets gives away for sure."""
+    """A lower bound on epsilon: what the first direction's real pair of data sets gives away for sure."""
     from dp_accounting.pld import pld_pmf
 
     total, shift = None, 0.0

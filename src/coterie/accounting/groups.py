@@ -125,7 +125,7 @@ def _hypergeometric(size: int, group: int, batch: int) -> Drawn:
 
 
 def _kept(rate: float, cap: int, size: int, group: int) -> Drawn:
-    """Of a sample that is cut at `cap`: any so many records are as likely to be the kept ones."""
+    """How many of the group are in a sample cut at `cap`: any set of that many records is as likely to be kept."""
     from scipy.stats import binom, hypergeom
 
     samples = np.arange(cap + 1)

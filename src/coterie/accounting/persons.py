@@ -83,7 +83,7 @@ def no_better(events: Sequence[DpEvent], owners: int, relation: Relation) -> DpE
 
 
 def _composed(events: Sequence[DpEvent]) -> DpEvent:
-    """Equal ones once, with how often: a file of it stays short."""
+    """The events as one; equal ones stand in it once, with their number, so that a file of it stays short."""
     import dp_accounting as dp
 
     counts = Counter(map(repr, events))

@@ -160,7 +160,7 @@ def check_centres(plan: ReleasePlan, share: float) -> float:
 
 
 def _takes(plan: ReleasePlan, share: float | None, rows: float) -> str:
-    """The share at which a table tells something, where one of at most a half does, or so many rows."""
+    """What a table takes to tell something, in words: a larger share, where half at most is enough, or more rows."""
     by_share = "" if share is None or share > 0.5 else f"a share of {_rounded_up(share):g}, or "
     return f"It takes {by_share}{counted(math.ceil(rows), plan.unit.words)}"
 
@@ -185,7 +185,7 @@ def _left(spent: DpEvent, epsilon: float, delta: float, relation: str) -> float:
 
 
 def _smallest(width: Callable[[float], float], low: float, high: float) -> float | None:
-    """Where a falling width meets what tells something; None where it does not up to `high`."""
+    """Where a falling width comes down to `NOTHING`; None where it stays above that up to `high`."""
     if width(high) > NOTHING:
         return None
     for _ in range(60):

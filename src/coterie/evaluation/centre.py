@@ -70,7 +70,7 @@ def centre_of(noisy: np.ndarray, deviation: float) -> Centre:
 
 
 def deviation_of(plan: ReleasePlan) -> float:
-    """Of the noise on each feature's mean over all owners. Numbers of units are public."""
+    """Standard deviation of the noise on each feature's mean over all owners. Numbers of units are public."""
     assert plan.centre is not None
     return math.sqrt(plan.centre.variance()) / plan.centre.reach / sum(plan.sizes)
 
@@ -82,7 +82,7 @@ def noise_length(plan: ReleasePlan) -> float:
 
 
 def found(plan: ReleasePlan, sums: Mapping[int, np.ndarray]) -> Centre:
-    """What all owners' noisy sums say."""
+    """The centre that all owners' noisy sums give."""
     assert plan.centre is not None
     total = np.asarray(np.sum([sums[owner] for owner in sorted(sums)], axis=0), np.float64)
     return centre_of(total / plan.centre.reach / sum(plan.sizes), deviation_of(plan))

@@ -55,7 +55,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(functions: Rounds | Visits) -> tuple[Candidate, ...]:
-    """What is chosen from; the first is what training ends with if nothing is chosen."""
+    """The models to choose from; the first is what training ends with if nothing is chosen."""
     sources = (MEAN,) if functions.latest is None else (MEAN, LATEST)
     return tuple(Candidate(what, length) for what in sources for length in LENGTHS[what])
 

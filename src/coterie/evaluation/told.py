@@ -125,7 +125,7 @@ def costs(table: TableNoise, delta: float, relation: Relation) -> float:
 
 
 def digest(tables: dict[int, np.ndarray]) -> str:
-    """Two owners who compare it know that nobody changed a table on its way to one of them."""
+    """A hash of all tables: two owners who compare it know that no table was changed on its way to either."""
     whole = hashlib.sha256()
     for owner in sorted(tables):
         whole.update(owner.to_bytes(8) + np.asarray(tables[owner], "<i8").tobytes())

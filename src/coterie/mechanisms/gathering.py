@@ -49,7 +49,7 @@ def laid(batch: Batch, mean: bool) -> Laid:
 
 
 def features(of: Laid) -> Array:
-    """(units × k, ...) features that are numbers, zero where there is no record: so are a network's values."""
+    """(units × k, ...) finite features, zero where there is no record: then all values of a network are finite, too."""
     there = of.weight.reshape(-1, *(1,) * (of.x.ndim - 1)) > 0
     return jnp.where(there, finite(of.x), jnp.zeros((), of.x.dtype))
 

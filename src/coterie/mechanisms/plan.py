@@ -215,7 +215,7 @@ class ReleasePlan:
 
 
 def _float32(exact: Fraction, towards: float) -> np.float32:
-    """The float32 nearest to a number among those on this side of it."""
+    """The nearest float32 not below `exact` where `towards` is +∞, and not above it where that is −∞."""
     near = np.float32(float(exact))
     wrong = Fraction(float(near)) < exact if towards > 0 else Fraction(float(near)) > exact
     return np.nextafter(near, np.float32(towards)) if wrong else near

@@ -100,7 +100,7 @@ def _built(task: Task, name: str, options: dict[str, Any]) -> Program:
 
 
 def _clips(task: Task) -> tuple[float, ...]:
-    """Classes may do with others than the default. Of a quantity too little is known: how far records are off."""
+    """Clips to try: several for classes; for a quantity its default, as nobody knows how far records are off."""
     loss = task.problem.loss
     return CLIPS if loss.classes and loss.clip < 1 else (loss.clip,)
 

@@ -41,7 +41,7 @@ def colluding_of(owners: int, colluding: int | None) -> int:
 
 
 def check_degree(degree: int, colluding: int, members: int) -> None:
-    """0 for all, or more than can collude: neighbours are all that an owner shares noise with."""
+    """InputError unless `degree` is 0 (all) or exceeds the colluders, who could be all of an owner's neighbours."""
     _check.count("degree", degree, least=0)
     if degree and degree <= colluding and degree < members - 1:
         raise InputError(

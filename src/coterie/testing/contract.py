@@ -63,7 +63,7 @@ def check_protocol(build: Build, settings: Any, *, world: World | None = None, s
     shift = check_sensitivity(build, settings, task, program, records, seed)
     check_tracing(program, records)
     trace = check_purity(program, records, mixer, seed)
-    compiled = check_compilations(build, settings, task, program, records, mixer, seed)
+    compiled = check_compilations(build, settings, task, program, records, seed)
     check_first_words(program, records, mixer, seed)
     leaks.hunt(program, records, with_other_record(records, 0), mixer, trace.messages, seed)
     return Measured(epsilon, shift.allowed, shift.measured, compiled)
@@ -174,11 +174,11 @@ def check_purity(program: Program, records: Shards, mixer: Mixer, seed: int) -> 
 
 
 def check_compilations(
-    build: Build, settings: Any, task: Task, program: Program, records: Shards, mixer: Mixer, seed: int
+    build: Build, settings: Any, task: Task, program: Program, records: Shards, seed: int
 ) -> int:
     """A new seed, budget and data set of the same shape compile nothing."""
     again = _with_other_budget(build, settings, task, program)
-    simulate(program, records, mixer, seed=seed, transcript=True)
+    simulate(program, records, mixer_of(task, program), seed=seed, transcript=True)
     before = compilations()
     changed = with_other_record(records, 0)
     simulate(again, changed, mixer_of(task, again), seed=seed + 1, transcript=True)

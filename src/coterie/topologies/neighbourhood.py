@@ -43,7 +43,7 @@ class Neighbourhood:
     gossip_steps: int  # in a round
     balanced: bool
     hops: tuple[Hop, ...]  # one after the other, repeated for ever
-    joined: int  # the place whose value everyone's first value has entered: nobody gets there before all have come
+    joined: int  # the first place whose value has everyone's first value in it: nobody gets there before all have come
 
     def hop(self, place: int) -> Hop:
         """The gossip step at this place, counted from 0 over all rounds."""

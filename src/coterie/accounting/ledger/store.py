@@ -60,7 +60,7 @@ def note(descriptor: int, head: Head) -> None:
 
 
 def first_note(path: Path, descriptor: int, head: Head) -> None:
-    """As `note`, on opening: from then on there is room for it."""
+    """As `note`, on opening the file: later notes overwrite this one and need no more room."""
     with _files(path):
         note(descriptor, head)
 
@@ -76,7 +76,7 @@ def noted(path: Path) -> Head | None:
 
 
 def behind(path: Path, rows: int, known: Head) -> str:
-    """That a file does not have what is known to have been in it, and what to do about it."""
+    """The words for a file that lacks rows known to have been in it, and what to do about it."""
     return (
         f"ledger={str(path)!r}: has {rows} rows, and row {known.sequence} that was written before is not among them: "
         f"an older copy, or {path.name}-wal was removed. Restore the newest copy, with its {path.name}-wal"

@@ -93,7 +93,7 @@ def encode(columns: Any, fields: Sequence[Feature]) -> Encoded:
 
 
 def _images(values: np.ndarray, field: Image) -> Encoded:
-    """As they are; the table without rows that an agreement makes has a shape, too."""
+    """Images as they are; an agreement's table without rows has the declared shape, too."""
     x = values if len(values) else np.zeros((0, *field.shape), np.float32)
     return Encoded(x, (field.name,), np.array([[field.low, field.high]], np.float32), (field,))
 
@@ -133,7 +133,7 @@ def _names(field: Field) -> tuple[str, ...]:
 
 
 def _codes(values: np.ndarray, field: Binned | Category | Parts) -> list[tuple[int, np.ndarray]]:
-    """Where in the field's columns a list begins, and which of it each row is, -1 if none."""
+    """For each list of the field, its first column and the place of each row's value in the list, -1 if none."""
     if isinstance(field, Category):
         return [(0, codes_of(values, field.values))]
     if isinstance(field, Binned):
