@@ -191,7 +191,7 @@ class Program(NamedTuple):
 
     @property
     def step(self) -> str:
-        """What one of them is called."""
+        """What one step is called."""
         return "round" if isinstance(self.functions, Rounds) else "visit"
 
     @property

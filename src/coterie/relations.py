@@ -37,7 +37,7 @@ class Relation(str):
         return relation
 
     def words(self, unit: str = UNIT, owners: int = 1) -> str:
-        """For a statement, of a unit in words, at up to so many owners.
+        """The words of a statement, for a unit in words at up to so many owners.
 
         >>> ADD_OR_REMOVE_ONE.words("patient with up to 5 records")  # doctest: +ELLIPSIS
         'two data sets are neighbours if one patient with up to 5 records of one owner is added or removed...'

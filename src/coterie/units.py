@@ -69,7 +69,7 @@ class Unit:
 
     @property
     def words(self) -> str:
-        """As a statement has it, after "one".
+        """The unit as a statement has it, after "one".
 
         >>> Unit("column", column="patient_id", records=20).words
         'patient with up to 20 records'
@@ -126,7 +126,7 @@ def several(words: str) -> str:
 
 
 def counted(number: int, words: str) -> str:
-    """So many units.
+    """A number of units, in words.
 
     >>> counted(1, "record"), counted(1200, "User with up to 5 records")
     ('1 record', '1,200 units (User)')

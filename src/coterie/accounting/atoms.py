@@ -95,7 +95,7 @@ def _response(event: Any) -> Any:
 
 
 def _sampled(event: Any, rate: float) -> Any:
-    """Nothing at rate 0, the release itself at rate 1; otherwise of a Gaussian or Laplace release only.
+    """A sampled release: nothing at rate 0, the release itself at rate 1; else of Gaussian or Laplace noise only.
 
     Rates too small for 1 − rate to hold their digits are raised to `_LEAST_RATE`: a higher rate never costs less.
     """

@@ -111,7 +111,7 @@ def _of_group(flat: Flat, group: int, delta: float, relation: Relation) -> tuple
 
 
 def _chained(flat: Flat, single: Bound, group: int, delta: float, relation: Relation) -> float:
-    """From neighbour to neighbour, one record after the other: no more than the whole run's curve is needed."""
+    """The bound from neighbour to neighbour, one record after the other; it needs the whole run's curve alone."""
     if single.step == 0 or not math.isfinite(single.epsilon):
         return math.inf
     curves = _curves(flat, relation)

@@ -190,7 +190,7 @@ def _complete(own: np.ndarray, shared: float, away: int) -> np.ndarray:
 
 
 def _by_spectrum(own: float, offsets: np.ndarray) -> float:
-    """Equal noise on a circulant graph, nobody colluding: the mean of 1/(σ² + λ_k) over the Laplacian's spectrum."""
+    """Exposure by equal noise on a circulant graph, no colluders: the mean of 1/(σ² + λ_k), λ of the Laplacian."""
     spectrum = offsets.sum() - np.fft.fft(offsets).real
     return float(np.mean(1 / (own + spectrum)))
 
@@ -226,7 +226,7 @@ def _exhaustive(own: np.ndarray, pairs: np.ndarray, away: int) -> np.ndarray:
 
 
 def _shown(own: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """diag Σ⁻¹ among the honest."""
+    """The exposure of each honest owner, diag Σ⁻¹."""
     shown = np.zeros(len(own))
     groups, inverse = _precision(own, pairs)
     for group, value in zip(groups, np.diag(inverse)):

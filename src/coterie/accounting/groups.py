@@ -163,7 +163,7 @@ def _still() -> Drawn:
 
 
 def _pair(way: Direction, drawn: Drawn) -> tuple[Drawn, Drawn]:
-    """Where P and Q have their centres, P on the right: equal records among zeros."""
+    """The centres of P and of Q, P's on the right: equal records among zeros."""
     there, back = drawn, (-drawn[0], drawn[1])
     return {"remove": (there, _still()), "add": (_still(), back), "replace": (there, back)}[way]
 

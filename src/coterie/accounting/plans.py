@@ -185,7 +185,7 @@ def _noise_at(plan: ReleasePlan, owners: int) -> float:
 
 
 def _sampled(plan: ReleasePlan, noise: float, owners: int) -> DpEvent:
-    """So many releases of all records, or of Poisson samples.
+    """The event of all releases of a run, of all records or of Poisson samples.
 
     Argument: with p the chance that any of the owners draws its unit, both data sets' releases are (1 − p) A + p B with
     the same A, and B a mixture over who did, with weights that both share. Joint convexity takes the mixture out, and

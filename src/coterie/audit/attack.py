@@ -150,7 +150,7 @@ def _scored(
 
 
 def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Callable:
-    """From the notes of games and their seeds to their likelihood ratios."""
+    """A function from the notes of games and their seeds to their likelihood ratios."""
     steps, ratio = hidden.own_steps(program, pair.owner), hidden.likelihood_ratio(parts)
 
     def score(notes: hidden.Kept, seeds: jax.Array, known: scores.Known) -> jax.Array:

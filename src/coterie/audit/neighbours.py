@@ -270,7 +270,7 @@ def words(setting: Setting) -> str:
 def hidden_cases(
     sampler: FixedSize | Poisson, size: int, row: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Without and with the record in a hidden sample: probabilities (2,), positions and masks (2, batch).
+    """Hidden samples without the record and with it: their probabilities (2,), positions and masks (2, batch).
 
     All other records are taken to be alike, so it does not matter which of them were drawn; for Poisson sampling
     they are taken to contribute nothing, so it does not matter how many. Where that is not so, the score made of it

@@ -42,7 +42,7 @@ class Believed(NamedTuple):
     weights: Array  # of the view
 
     def of(self, world: int | Array) -> Believed:
-        """One world's, (owners, ...)."""
+        """The numbers of one world, (owners, ...)."""
         return jax.tree.map(lambda leaf: leaf[world], self)
 
     def told(self, context: Context, owner: Array | None = None) -> Context:
@@ -340,6 +340,6 @@ def _standard(observed: Array, mean: Array, scale: Array) -> tuple[Array, Array]
 
 
 def _log_density(noise: Noise, observed: Array, mean: Array, scale: Array) -> Array:
-    """Of all numbers of a message together, up to a constant."""
+    """The log density of all numbers of a message together, up to a constant."""
     gap, scale = _standard(observed, mean, scale)
     return jnp.sum(noise.log_density(gap) - jnp.log(scale))

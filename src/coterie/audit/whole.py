@@ -58,7 +58,7 @@ _PINNED = ("average_erm", "central_erm", "weighted_erm")  # the number of steps 
 
 
 class PlayedRun(NamedTuple):
-    """What was run."""
+    """The run that is audited."""
 
     protocol: str
     options: dict[str, Any]

@@ -86,5 +86,5 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
 
 
 def _name(value: Any) -> str:
-    """As files have it: 1.0 is class 1."""
+    """A class's name as files have it: 1.0 is class 1."""
     return str(value) if isinstance(value, (str, bool)) else number_text(repr(value)) or str(value)

@@ -48,7 +48,7 @@ def _declared(names: list[str], bounds: Any) -> dict[str, Any]:
 
 
 def span_of(values: np.ndarray) -> tuple[float, float]:
-    """From the lowest to the highest; where all are equal, around them."""
+    """The range from the lowest value to the highest; where all are equal, a range around them."""
     low, high = float(values.min()), float(values.max())
     wide = max(1.0, abs(low)) if low == high else 0.0
     return low - wide, high + wide

@@ -92,7 +92,7 @@ def with_table(
 def _noise(
     plan: ReleasePlan, epsilon: tuple[float, ...], delta: float, share: float, certified: bool
 ) -> tuple[float, ...]:
-    """For each owner, the noise over the reach of one more table."""
+    """The noise over the reach of one more table, for each owner."""
     apart = plan.relation.reach  # contributions between neighbours, as events are read
     noises: dict[tuple[str, float], float] = {}
     multipliers = []
@@ -185,7 +185,7 @@ def _left(spent: DpEvent, epsilon: float, delta: float, relation: str) -> float:
 
 
 def _smallest(width: Callable[[float], float], low: float, high: float) -> float | None:
-    """Where a falling width comes down to `NOTHING`; None where it stays above that up to `high`."""
+    """The place where a falling width comes down to `NOTHING`; None where it stays above that up to `high`."""
     if width(high) > NOTHING:
         return None
     for _ in range(60):

@@ -50,7 +50,7 @@ class Sums:
 
 
 class Centre(NamedTuple):
-    """Where records are around, and how far from there: both follow from the releases."""
+    """The point that records lie around, and how far from it: both follow from the releases."""
 
     mean: np.ndarray
     distance: float

@@ -169,7 +169,7 @@ def _wrong_cells(sheet: Sheet, cells: np.ndarray) -> np.ndarray:
 
 
 def _gradient(function: Callable[[np.ndarray], float], at: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """By central differences over about the noise's size, over which the function has to be linear."""
+    """The gradient by central differences over about the noise's size, where the function has to be linear."""
     slopes = np.zeros(at.size)
     for place in range(at.size):
         move = np.zeros(at.size)

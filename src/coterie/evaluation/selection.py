@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As people say it.
+        """The candidate as people say it.
 
         >>> Candidate(MEAN, 0.5).words
         'the model, 0.5 times as long'

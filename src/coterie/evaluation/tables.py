@@ -80,7 +80,7 @@ def in_places(
 
 
 def padded(x: np.ndarray) -> np.ndarray:
-    """As many rows as a power of two, so that few sizes are compiled for."""
+    """The rows padded to a power of two of them, so that few sizes are compiled for."""
     rows = 1 << (len(x) - 1).bit_length()
     return np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)])
 
@@ -101,6 +101,6 @@ def simulated_noise(table: TableNoise, seed: int, owner: int, step: int) -> np.n
 
 @partial(jax.jit, static_argnums=3)
 def _unit(seed: Array, owner: int, step: int, width: int) -> Array:
-    """From the stream that training's noise comes from, at a step that training has not."""
+    """Unit noise from the stream that training's noise comes from, at a step that training does not reach."""
     key = jax.random.fold_in(jax.random.key(seed), noises.NOISE)
     return Gaussian().unit(jax.random.fold_in(jax.random.fold_in(key, owner), step), width)

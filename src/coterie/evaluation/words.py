@@ -34,7 +34,7 @@ def sentences(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def too_few(unit: str) -> str:
-    """Of a group whose numbers the noise hides."""
+    """What is said of a group whose numbers the noise hides."""
     return f"too few {several(unit)} for the noise to tell anything"
 
 

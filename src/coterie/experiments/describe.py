@@ -61,8 +61,8 @@ def class_counts(prepared: Prepared) -> np.ndarray:
 
 
 def provenance(experiment: Experiment) -> dict[str, Any]:
-    """With what it was made. Checksums are of public files alone: who knows all records but one could try guesses of
-    that one against a checksum."""
+    """Versions, platform, seed and checksums. These are of public files alone: who knows all records but one could try
+    guesses of that one against a checksum."""
     import jax
 
     checksums = None

@@ -162,7 +162,7 @@ def _in_memory(data: Any, owners: Any, unit: Any) -> dict[str, Any]:
 
 
 def _few(value: Any) -> str:
-    """In a few words, however many owners there are."""
+    """A value in a few words, however many owners there are."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -201,7 +201,7 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
 
 
 def _check_together(asked: Experiment) -> None:
-    """What values mean for each other."""
+    """InputError where values contradict each other."""
     if not asked.epsilon:
         empty = "{}" if isinstance(asked.epsilon, dict) else "[]"
         raise InputError(f"epsilon={empty}: must be one budget for all, or one for each owner.")

@@ -34,7 +34,7 @@ _PLACES = {"jsonl": "log.jsonl", "tensorboard": "tensorboard"}  # in a run's fol
 
 
 class LogTarget(NamedTuple):
-    """Where a log goes: a file of JSON lines, a folder of TensorBoard's, or MLflow's tracking address."""
+    """A log's destination: a file of JSON lines, a folder of TensorBoard's, or MLflow's tracking address."""
 
     kind: str
     place: str  # empty: in the run's folder; of MLflow what its own settings say
@@ -195,7 +195,7 @@ def _tensorboard(log: Log, place: str) -> None:
 
 
 def _mlflow(log: Log, place: str) -> None:
-    """By its client: the fluent interface would add who ran which file where."""
+    """Log by MLflow's client: the fluent interface would add who ran which file where."""
     from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
     from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
 

@@ -171,7 +171,7 @@ class Result:
 
     @property
     def messages(self) -> int:
-        """How many were sent."""
+        """How many messages were sent."""
         tables = sum(charged.owners for charged in (self.centred, self.selected, self.published) if charged)
         if not isinstance(self.program.functions, Rounds):
             return int(self.turns.sum()) + tables

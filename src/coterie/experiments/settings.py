@@ -108,7 +108,7 @@ def _refuse_part(name: str, plain: Any, kind: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    """In one line, however long its own form is."""
+    """A value in one line, however long its own form is."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 

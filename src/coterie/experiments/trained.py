@@ -167,7 +167,7 @@ def _training(experiment: Experiment, task: Task, program: Program, names: Seque
 def _privacy(
     certificates: Sequence[Certificate], budgets: Sequence[float], program: Program, guarantee: dict[str, Any]
 ) -> dict[str, Any]:
-    """As result.json has it, so that one program checks both."""
+    """The model's privacy, in the form of result.json, so that one program checks both."""
     claim = program.claim.to_json()
     if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
         claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}

@@ -57,7 +57,7 @@ def bitmap(members: Sequence[int], owners: int) -> bytes:
 
 
 def members_of(roll: bytes, owners: int) -> tuple[int, ...] | None:
-    """Whom a bitmap names; None where it is none of so many owners, spare bits included."""
+    """The owners that a bitmap names; None where it is no bitmap of so many owners, spare bits included."""
     if len(roll) != -(-owners // 8):
         return None
     members = np.flatnonzero(np.unpackbits(np.frombuffer(roll, np.uint8), bitorder="little"))
@@ -102,14 +102,14 @@ def read_key(file: Path) -> bytes:
 
 
 def public_key(secret: bytes) -> bytes:
-    """What the others are told."""
+    """The public key of a secret one: what the others are told."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
 def fingerprint(public: bytes) -> str:
-    """What owners read to each other.
+    """A short form of a public key, which owners read to each other.
 
     >>> fingerprint(bytes(32))[:9]
     '66687aad-'
@@ -167,7 +167,7 @@ class Masks:
         return hidden.astype("<u8").tobytes()
 
     def _sharing(self, members: Sequence[int], degree: int) -> list[str]:
-        """With whom: everybody, or the next degree/2 on either side in the order of names."""
+        """The names to share masks with: everybody, or the next degree/2 on either side in the order of names."""
         names = sorted((self._names[member] for member in members), key=str.encode)
         if not degree or degree >= len(names) - 1:
             return [name for name in names if name != self._name]

@@ -98,7 +98,7 @@ def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | flo
 
 
 def rounding_slack(plan: ReleasePlan, owner: int) -> float:
-    """By what factor less one an owner's whole-number noise must be wider, to cover rounding: here and in the sum.
+    """The factor, less one, by which an owner's whole-number noise must be wider to cover rounding here and in the sum.
 
     Replacing a record moves the sum by 2 clip_norm. With z noise over clip_norm, d coordinates, n records and
     u = 2⁻²⁴, float32's half unit, these come on top, in clip_norms and for both of two neighbours together:

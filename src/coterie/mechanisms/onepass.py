@@ -124,7 +124,7 @@ def _everyones(
 
 
 def _side_by_side(alone: Alone, lanes: int, batched: list, *given: PyTree) -> tuple[Clipped, PyTree]:
-    """Many runs of everyone."""
+    """The sums of many runs, each of everyone."""
     del lanes
     sums = jax.vmap(jax.vmap(alone), _axes(batched))(*given)
     return sums, jax.tree.map(lambda leaf: True, sums)

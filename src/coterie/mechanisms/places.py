@@ -57,7 +57,7 @@ def pays(places: int, fan_in: int, fan_out: int) -> bool:
 
 
 def settled(leaf: Places) -> Places:
-    """With arrays that are in memory: norm and sum read these, not what a fused loop would compute twice."""
+    """The leaf with its arrays in memory: norm and sum read these, not what a fused loop would compute twice."""
     return Places(*jax.lax.optimization_barrier(tuple(leaf)))
 
 
@@ -128,7 +128,7 @@ def gram(vectors: Array) -> Array:
 
 
 def _full(numbers: Array) -> Array:
-    """In float32; what was bfloat16 is rounded to it again, as compilers may drop a pair of conversions."""
+    """The numbers in float32; what was bfloat16 is rounded to it again, as compilers may drop a pair of conversions."""
     full = numbers.astype(jnp.float32)
     return _short(full) if numbers.dtype == jnp.bfloat16 else full
 

@@ -43,7 +43,7 @@ class TableNoise:
         return self.noise_multiplier[owner] * self.reach
 
     def variance(self, owners: Iterable[int] | None = None) -> float:
-        """Of the noise on each whole number of the sum of these owners' tables; None: of all."""
+        """The variance of the noise on each whole number of the sum of these owners' tables; None: of all."""
         everyone = range(len(self.noise_multiplier)) if owners is None else owners
         return sum(self.scale(owner) ** 2 for owner in everyone)
 

@@ -106,7 +106,7 @@ def _clips(task: Task) -> tuple[float, ...]:
 
 
 def _smoothness(task: Task) -> float:
-    """Of one record's loss in the parameters: the bound that keeps every step stable."""
+    """The smoothness of one record's loss in the parameters: the bound that keeps every step stable."""
     loss = task.problem.loss
     return loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2
 

@@ -24,7 +24,7 @@ class Cap:
 
     @property
     def best(self) -> Forecast:
-        """With the clip that is best."""
+        """The forecast with the best clip."""
         return min(self.clips, key=lambda clip: clip.predicted)
 
 

@@ -43,7 +43,7 @@ class Constants:
 
 
 def assumed(dimension: int, decay: float = DECAY) -> Constants:
-    """For features of which only the dimension and the norm, one, are known.
+    """Constants for features of which only the dimension and the norm, one, are known.
 
     >>> round(sum(assumed(100).spectrum), 6)
     1.0
@@ -176,7 +176,7 @@ def loss_at_zero(problem: Problem) -> float:
 
 
 def groups_of(directions: int) -> np.ndarray:
-    """Where groups of neighbouring directions begin, and the end; the leading ones stay alone."""
+    """The places where groups of neighbouring directions begin, and the end; the leading ones stay alone."""
     if directions <= GROUPS:
         return np.arange(directions + 1)
     return np.unique(np.geomspace(1, directions + 1, GROUPS + 1).astype(int)) - 1

@@ -42,7 +42,7 @@ class Excess(NamedTuple):
 
     @property
     def total(self) -> np.ndarray:
-        """Both parts."""
+        """Distance and noise together."""
         return self.distance + self.noise
 
 

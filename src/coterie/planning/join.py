@@ -195,7 +195,7 @@ def _in_metric(owner: Owner, dimension: int, joint: Point) -> tuple[Gain, ...]:
 
 
 def crossing(points: tuple[Point, ...], level: float) -> float | None:
-    """Where the falling curve comes below `level`, between two points on a straight line in logarithms."""
+    """The place where the falling curve comes below `level`, on a straight line in logarithms between two points."""
     for before, after in zip((None, *points), points):
         if after.predicted >= level:
             continue

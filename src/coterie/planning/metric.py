@@ -61,7 +61,7 @@ class Exchange:
         return {0: ("r2",), 2: ("accuracy", "auc")}.get(self.judge.classes, ("accuracy",))
 
     def level(self, name: str) -> float:
-        """Of the best linear model."""
+        """The metric of the best linear model."""
         return self._measured(name, self.best[None])
 
     def lost(self, name: str, end: End) -> float:
@@ -130,7 +130,7 @@ class Exchange:
 
 
 def on_rows(problem: Problem, x: np.ndarray, y: np.ndarray, classes: int) -> Exchange:
-    """By rows with their targets: declared public, or the asking owner's own."""
+    """The exchange by rows with their targets: declared public, or the asking owner's own."""
     some = np.sort(np.random.default_rng(0).permutation(len(y))[:_ROWS])
     rows, targets = np.asarray(x, np.float64)[some], np.asarray(y)[some]
     return Exchange(
@@ -145,7 +145,7 @@ def on_rows(problem: Problem, x: np.ndarray, y: np.ndarray, classes: int) -> Exc
 
 
 def on_made_up(problem: Problem, constants: Constants, classes: int, base_rate: float = EVEN) -> Exchange:
-    """By rows that nobody has: the assumed spectrum, the first direction constant, all others Gaussian."""
+    """The exchange by made-up rows: the assumed spectrum, the first direction constant, all others Gaussian."""
     rng = np.random.default_rng(1)
     spread = np.sqrt(np.asarray(constants.spectrum[:_MOST]))
     x = rng.standard_normal((_ROWS, len(spread))) * spread
@@ -168,7 +168,7 @@ def on_made_up(problem: Problem, constants: Constants, classes: int, base_rate: 
 
 
 def _two(x: np.ndarray, way: np.ndarray, saved: float, rate: float, rng: np.random.Generator) -> tuple:
-    """As hard to tell apart as even classes of which the best model saves so much; then shifted to the base rate."""
+    """Two classes, as hard to tell apart as even ones of which the best model saves so much, at the base rate."""
     apart = (x @ way)[:, 0]
 
     def saving(scale: float) -> float:
@@ -223,7 +223,7 @@ def _judge(problem: Problem, classes: int) -> Judge:
 
 
 def _reaches(growing: Callable[[float], float], level: float) -> float:
-    """Where a growing function of a positive number reaches the level, or as far as was tried."""
+    """The number at which a growing function of a positive number reaches the level, or the largest one tried."""
     low, high = 0.0, 1e-3
     for _ in range(_PATIENCE):
         if growing(high) >= level:

@@ -47,7 +47,7 @@ def to_shards(x: np.ndarray, y: np.ndarray, owned: Sequence[Own]) -> Holdings:
 
 
 def chosen(own: Own, places: np.ndarray) -> Own:
-    """Those of an owner's rows, or units, in their order."""
+    """The rows, or units, of an owner at these places, in their order."""
     return own[places] if isinstance(own, np.ndarray) else [own[at] for at in places]
 
 
@@ -144,7 +144,7 @@ def places(groups: Sequence[Group], device: int) -> tuple[tuple[np.ndarray, ...]
 
 
 def _starts(sizes: np.ndarray, width: int) -> list[int]:
-    """Where groups of descending `sizes` begin: least numbers in all, a group counting for `_WORTH`."""
+    """The places where groups of descending `sizes` begin: least numbers in all, a group counting for `_WORTH`."""
     steps = np.flatnonzero(np.diff(sizes, prepend=sizes[0] + 1))  # first of each size
     if len(steps) > _LEVELS:
         wanted = np.geomspace(sizes[0], sizes[-1], _LEVELS)

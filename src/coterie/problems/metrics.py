@@ -85,7 +85,7 @@ def _log_loss(predicted: Predicted, y: np.ndarray) -> float:
 
 
 def _brier(predicted: Predicted, y: np.ndarray) -> float:
-    """With two classes, of the second alone; with more, summed over classes: both are usual."""
+    """The Brier score: with two classes, of the second alone; with more, summed over classes. Both are usual."""
     p = probabilities(predicted.loss, predicted.scores)
     if p.shape[1] == 2:
         return float(np.mean((p[:, 1] - y) ** 2))
@@ -101,7 +101,7 @@ def _r2(predicted: Predicted, y: np.ndarray) -> float:
 def _each_class(
     measure: Callable[[np.ndarray, np.ndarray], float], predicted: Predicted, y: np.ndarray
 ) -> float:
-    """Of the second of two classes; of several the mean over those that rows have, each against all others.
+    """The measure of the second of two classes; of several the mean over those that rows have, each against all others.
 
     These are scikit-learn's numbers, in a tenth of its time: forecasts ask for some thousand of them.
     """
@@ -239,7 +239,7 @@ class Judge:
 
 
 def own_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
-    """From [-1, 1], onto which targets are scaled, to their own unit, in double precision."""
+    """Values in the target's own unit, from [-1, 1], onto which targets are scaled; in double precision."""
     low, high = bounds
     return low + (np.asarray(values, np.float64) + 1.0) / 2.0 * (high - low)
 

@@ -58,7 +58,7 @@ def begin(problem: Problem, variant: Variant, params: PyTree, pace: Pace) -> Pub
 
 
 def query(variant: Variant, public: Public, step: Array) -> PyTree:
-    """Where round `step` takes its gradients."""
+    """The point at which round `step` takes its gradients."""
     return _blended(public, public.x, a_of(variant, step)) if variant == "accelerated" else public.x
 
 

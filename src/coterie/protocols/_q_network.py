@@ -95,7 +95,7 @@ def decide(agent: Agent, state: Array, loss: Array, explore: Array, key: Array) 
 
 
 def exploration(turn: Array, anneal: Array) -> Array:
-    """From 1 at the owner's first choice down to EXPLORE_LEAST at its `anneal`-th, then constant."""
+    """The exploration rate: 1 at the owner's first choice, down to EXPLORE_LEAST at its `anneal`-th, then constant."""
     return jnp.maximum(EXPLORE_LEAST, 1.0 - (1.0 - EXPLORE_LEAST) * turn.astype(jnp.float32) / anneal)
 
 

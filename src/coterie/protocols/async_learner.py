@@ -210,7 +210,7 @@ def _functions(problem: Problem, learner: str, clip: str, noise: Noise) -> Visit
 
 
 def _copies(problem: Problem) -> tuple[Callable, ...]:
-    """Algorithm 1."""
+    """The learner of Algorithm 1."""
 
     def start(params: PyTree, numbers: Numbers) -> Copies:
         return Copies(params, _for_each(params, numbers))

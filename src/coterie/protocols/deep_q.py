@@ -296,7 +296,7 @@ def _check_linear(task: Task) -> None:
 
 
 def _largest_step(task: Task) -> float:
-    """1/(2μ): up to here Lemma 5 holds."""
+    """The largest step for which Lemma 5 holds, 1/(2μ)."""
     loss = task.problem.loss.smoothness * wor_sgd.feature_norm(task) ** 2
     return 0.5 / (loss + task.problem.penalty.smoothness)
 

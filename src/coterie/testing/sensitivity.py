@@ -253,7 +253,7 @@ def _emitted(
 
 
 def _after(functions: Rounds | Visits, public: PyTree, message: PyTree, ctx: Context) -> PyTree:
-    """Where everyone says the same: mixing leaves it as it is."""
+    """The public state after everyone says the same: mixing leaves it as it is."""
     if isinstance(functions, Rounds):
         return functions.absorb(public, message, message, ctx)[0]
     return functions.settle(public, message, ctx)[0]

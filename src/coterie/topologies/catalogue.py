@@ -81,7 +81,7 @@ def _one_peer_exponential(owners: int) -> Topology:
 def _erdos_renyi(
     owners: int, seed: int, *, probability: float | None = None, period: int = 1, weights: str = "metropolis"
 ) -> Topology:
-    """Without a probability: 2 ln(owners) / owners, twice what connects almost all graphs."""
+    """The default probability is 2 ln(owners) / owners, twice what connects almost all graphs."""
     likely = min(1.0, 2.0 * math.log(max(owners, 3)) / owners)
     draw = partial(graphs.erdos_renyi, owners, likely if probability is None else probability)
     return _drawn("erdos_renyi", draw, period, seed, weights)
@@ -90,7 +90,7 @@ def _erdos_renyi(
 def _random_regular(
     owners: int, seed: int, *, degree: int | None = None, period: int = 1, weights: str = "metropolis"
 ) -> Topology:
-    """Without a degree: 4, or what few owners allow."""
+    """The default degree is 4, or what few owners allow."""
     draw = partial(graphs.random_regular, owners, min(4, owners - 1) if degree is None else degree)
     return _drawn("random_regular", draw, period, seed, weights)
 

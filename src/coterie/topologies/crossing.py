@@ -131,7 +131,7 @@ def _crossing(heard: list[list[np.ndarray]], mine: int) -> Crossing:
 
 
 def _sum_of_all(arrays: Array, messages: PyTree, step: Array) -> PyTree:
-    """As `mixing.aggregate`: each device adds its own owners up, then all devices' sums are added."""
+    """The sum of `mixing.aggregate`: each device adds its own owners up, then all devices' sums are added."""
     del step
 
     def sum_leaf(leaf: Array) -> Array:

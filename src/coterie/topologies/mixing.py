@@ -44,7 +44,7 @@ _PADDING = 4  # a padded gather entry costs a third to an eighth of a segment-su
 
 
 class PaddedNeighbours(NamedTuple):
-    """Whom each owner hears."""
+    """The owners that each owner hears, padded to equal numbers."""
 
     sources: Array  # (period, widest, owners) rows of messages
     weights: Array
@@ -52,7 +52,7 @@ class PaddedNeighbours(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Who speaks to whom, sorted by target."""
+    """The links between owners, sorted by target."""
 
     sources: Array  # (period, longest) rows of messages
     targets: Array

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChargeForecast(NamedTuple):
-    """A run's place in a ledger."""
+    """What a run would cost a ledger."""
 
     spent: float  # epsilon of everything charged so far
     after: Certificate  # of everything, once the run is complete

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Restored(NamedTuple):
-    """What came of restoring a copy."""
+    """The outcome of restoring a copy."""
 
     head: Head
     complete: bool  # the copy has all that was ever noted beside the file

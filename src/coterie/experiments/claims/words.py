@@ -109,7 +109,7 @@ def _line(row: Row, keys: Collection[str], room: int) -> Iterator[tuple[str, tup
 
 
 def _stacked(row: Row, keys: Collection[str], room: int) -> Iterator[tuple[str, tuple[int, int] | None]]:
-    """For narrow terminals: what was set, and the numbers below it."""
+    """A row's lines for narrow terminals: what was set, and the numbers below it."""
     yield from _plain(setting(row, keys), room + _NUMBERS)
     lead = f"    claimed {claimed(row)}, certified "
     end = len(lead) + len(certified(row))

@@ -33,7 +33,7 @@ class Compared:
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """Of each series from the first one, paired by seed, with intervals."""
+        """The differences of each series from the first one, paired by seed, with intervals."""
         return self.found["differences"]
 
     @property

@@ -14,7 +14,7 @@ from coterie.reports.figures import drawn, png
 
 
 def all_of(comparison: Comparison, summary: dict[str, Any]) -> dict[str, bytes]:
-    """By name."""
+    """The content of each file, by name."""
     return {
         "comparison.json": (
             json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -80,7 +80,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
         self.series()  # checks settings
 
     def series(self) -> list[Series]:
-        """In the order of the protocols; settings that are lists are tried in every combination."""
+        """The series in the order of the protocols; settings that are lists are tried in every combination."""
         from coterie.protocols import PROTOCOLS, check_settings
 
         series = []
@@ -110,7 +110,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
         return list(range(self.shared.seed, self.shared.seed + self.seeds))
 
     def to_dict(self) -> dict[str, Any]:
-        """As a file holds it."""
+        """The comparison as a file holds it."""
         values = {field.name: getattr(self.shared, field.name) for field in fields(self.shared)}
         values["data"] = self.shared.data_name
         shared = {key: value for key, value in values.items() if value is not None}
@@ -153,7 +153,7 @@ def from_keys(given: dict[str, Any], source: str) -> Comparison:
 
 
 def _listed(name: str, values: Any, kind: type) -> tuple[Any, ...]:
-    """One or several, none twice."""
+    """The values as a tuple, of one kind and none twice."""
     several = values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
     checked = tuple(fit(name, value, kind) for value in several)
     if not checked:

@@ -106,7 +106,7 @@ def _spread(values: list[float | str]) -> dict[str, Any]:
 
 
 def _differences(cells: list[dict[str, Any]], first: str, metric: str) -> list[dict[str, Any]]:
-    """Of each series from the first at each budget that both were run at."""
+    """The differences of each series from the first, at each budget that both were run at."""
     ran = {(cell["series"], cell["epsilon"]): cell["values"] for cell in cells if not cell["refused"]}
     differences = []
     for (series, epsilon), values in ran.items():

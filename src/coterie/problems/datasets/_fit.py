@@ -149,7 +149,7 @@ def _near(words: np.ndarray, vocabulary: Sequence[str]) -> int:
 
 
 def places(words: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
-    """Where each word stands in a public list, -1 if nowhere; a number fits however it is written.
+    """The place of each word in a public list, -1 if nowhere; a number fits however it is written.
 
     >>> places(np.array(["b", "z", "1.0"], object), ("a", "b", "1")).tolist()
     [1, -1, 2]

@@ -199,7 +199,7 @@ def declared(columns: Columns | None, target: str | None = None) -> Declared:
 
 
 def _class(value: Any, source: str) -> str:
-    """1 and 1.0 are the same class."""
+    """The name of a class; 1 and 1.0 are the same one."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InputError(f"{source}: classes: {value!r} must be a text, as the file has it, or a number.")
     return value if isinstance(value, str) else number_text(repr(value)) or repr(value)

@@ -126,7 +126,7 @@ def _image(name: str, shape: tuple[int, ...], column: Frame | None) -> str:
 
 
 def _read_off(column: Frame) -> list[str]:
-    """A column's line by its rows."""
+    """The line of a column, read off its rows."""
     name, cells = str(column.name), _cells(column)
     form = _kind_of(cells)
     if form is None:
@@ -154,7 +154,7 @@ def _kind_of(cells: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _cells(column: Frame) -> list[str]:
-    """What is not empty, as texts."""
+    """The cells that are not empty, as texts."""
     return [str(cell) for cell in column[~column.isna()].tolist()]
 
 

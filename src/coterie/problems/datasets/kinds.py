@@ -80,7 +80,7 @@ def plain(spec: Any) -> Any:
 
 
 def span(what: str, values: Any) -> tuple[float, float]:
-    """A public range."""
+    """A public range, checked."""
     fine = (
         is_list(values)
         and len(values) == 2
@@ -216,5 +216,5 @@ def _text(what: str, key: str, value: Any) -> str:
 
 
 def is_list(value: Any) -> bool:
-    """As files and agreements have them."""
+    """Whether a value is a list, as files and agreements have them."""
     return isinstance(value, (list, tuple))

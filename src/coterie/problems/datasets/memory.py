@@ -58,7 +58,7 @@ class Records:
         columns: Columns | None,
         unit: Unit = RECORD,
     ) -> Table:
-        """As `load_file` makes it of a file; the target or the owner may have come with the rows."""
+        """The table, as `load_file` makes it of a file; the target or the owner may have come with the rows."""
         frame, named = self.frame, self.target
         if self.owner is not None and owner_column is not None:
             raise InputError(f"owner_column={owner_column!r}: owners are given, too. Give one of them.")

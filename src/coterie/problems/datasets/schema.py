@@ -56,7 +56,7 @@ class Schema(Declared):
         return "regression" if self.range else "binary" if len(self.classes) == 2 else "multiclass"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, in the columns' order."""
+        """Plain values, in the columns' order."""
         target: dict[str, Any] = {"classes": list(self.classes)}
         if self.range:
             target = {"range": list(self.range)} | ({"unit": self.unit} if self.unit else {})

@@ -33,7 +33,7 @@ class Source(NamedTuple):
 
     @property
     def privacy_unit(self) -> Unit:
-        """Whom a certificate is to protect."""
+        """The unit that a certificate is to protect."""
         if self.columns is None:
             return unit_of(self.unit, self.records_per_unit, mean=self.unit_mean, latest=self.latest)
         declaration = declared(self.columns)
@@ -69,6 +69,6 @@ class Source(NamedTuple):
         )
 
     def divided(self, table: Table, how: str | None, owners: int | None, seed: int) -> Partition:
-        """Among owners. Who names an owner column means those owners: a number then keeps the largest of them."""
+        """The rows by owner. Who names an owner column means those owners: a number then keeps the largest of them."""
         named = self.owner_column or (isinstance(self.data, Records) and self.data.owner)
         return partition(table, how or ("column" if named else None), owners, seed, self.privacy_unit)
