@@ -76,9 +76,9 @@ def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
     2012), are not there. Rounding moves neighbours apart by at most one cell a coordinate (`rounding_slack`).
     """
     if any(noise.dtype != jnp.int32 for noise in jax.tree.leaves(unit)):
-        return jax.tree.map(lambda one, noise: one + scale * noise, total, unit)
+        return jax.tree.map(lambda leaf, noise: leaf + scale * noise, total, unit)
     cells = whole(total, unit, scale, LATTICE)
-    return jax.tree.map(lambda one, cell: cell.astype(one.dtype) * (scale / LATTICE), total, cells)
+    return jax.tree.map(lambda leaf, cell: cell.astype(leaf.dtype) * (scale / LATTICE), total, cells)
 
 
 def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | float) -> PyTree:
@@ -88,7 +88,7 @@ def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | fl
     record moves total / scale × lattice by 2 lattice / noise_multiplier at most, in every number system that adds whole
     numbers exactly. A real owner's unit noise is whole already; a simulation's is rounded to cells here.
     """
-    return jax.tree.map(lambda one, noise: _whole(one, noise, scale, lattice), total, unit)
+    return jax.tree.map(lambda leaf, noise: _whole(leaf, noise, scale, lattice), total, unit)
 
 
 def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | float) -> Array:
@@ -98,7 +98,7 @@ def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | flo
 
 
 def rounding_slack(plan: ReleasePlan, owner: int) -> float:
-    """By what factor less one an owner's whole-number noise must be wider, to cover rounding: here and in the sum.
+    """The factor, less one, by which an owner's whole-number noise must be wider to cover rounding here and in the sum.
 
     Replacing a record moves the sum by 2 clip_norm. With z noise over clip_norm, d coordinates, n records and
     u = 2⁻²⁴, float32's half unit, these come on top, in clip_norms and for both of two neighbours together:

@@ -43,7 +43,7 @@ class TableNoise:
         return self.noise_multiplier[owner] * self.reach
 
     def variance(self, owners: Iterable[int] | None = None) -> float:
-        """Of the noise on each whole number of the sum of these owners' tables; None: of all."""
+        """The variance of the noise on each whole number of the sum of these owners' tables; None: of all."""
         everyone = range(len(self.noise_multiplier)) if owners is None else owners
         return sum(self.scale(owner) ** 2 for owner in everyone)
 
@@ -215,7 +215,7 @@ class ReleasePlan:
 
 
 def _float32(exact: Fraction, towards: float) -> np.float32:
-    """The float32 nearest to a number among those on this side of it."""
+    """The nearest float32 not below `exact` where `towards` is +∞, and not above it where that is −∞."""
     near = np.float32(float(exact))
     wrong = Fraction(float(near)) < exact if towards > 0 else Fraction(float(near)) > exact
     return np.nextafter(near, np.float32(towards)) if wrong else near

@@ -33,7 +33,7 @@ class Consortium:
     unit: Unit = RECORD
 
     def task(self) -> Task:
-        """What protocols are built from."""
+        """The task that protocols are built from."""
         for size in self.sizes:
             _check.count("sizes", size)
         owners = _check.count("owners", len(self.sizes))

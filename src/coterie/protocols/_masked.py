@@ -148,8 +148,8 @@ def cell_of(plan: ReleasePlan, weights: np.ndarray) -> float:
 def _seen(colluding: int) -> str:
     if not colluding:
         return "masked messages, of which sums alone can be seen"
-    others = "one other owner" if colluding == 1 else f"up to {colluding} other owners"
-    return f"masked messages, of which sums alone can be seen; whoever adds up and {others} may collude"
+    who = "one other owner" if colluding == 1 else f"up to {colluding} other owners"
+    return f"masked messages, of which sums alone can be seen; whoever adds up and {who} may collude"
 
 
 def weights(task: Task, exposed: float) -> np.ndarray:
@@ -170,10 +170,10 @@ def filled(sizes: Sequence[int], needed: np.ndarray, dimension: int, exposed: fl
     `needed` is z, the noise over clip_norm that a budget asks for at once.
     """
     counts, caps = np.array(sizes, float), np.array(sizes) / needed
-    many = len(counts) * exposed
+    exposed_together = len(counts) * exposed
 
     def cost(cap: float) -> float:
-        return float(np.sum(_level(counts, cap * caps) ** 2 / counts)) + dimension * cap**2 * many
+        return float(np.sum(_level(counts, cap * caps) ** 2 / counts)) + dimension * cap**2 * exposed_together
 
     low, high = 1 / caps.sum(), float(np.max(counts / caps)) / counts.sum()
     if high <= low * (1 + _ROUNDING):  # one budget for all

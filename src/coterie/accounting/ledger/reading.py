@@ -102,15 +102,15 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
 
 def _problems(connection: sqlite3.Connection, rows: list[LedgerRow], head: str | None) -> list[str]:
     start = sha256(store.terms_text(connection))
-    found = list(breaks(start, rows, store.head(connection)))
-    found += [f"the message of row {sequence} was edited" for sequence in store.wrong_messages(connection)]
+    problems = list(breaks(start, rows, store.head(connection)))
+    problems += [f"the message of row {sequence} was edited" for sequence in store.wrong_messages(connection)]
     if head is not None and head not in {start, *(row.hash for row in rows)}:
-        found.append(
+        problems.append(
             f"head {head}: not in the chain; rows were removed or rewritten since it was written down"
         )
-    if not found:
+    if not problems:
         accounted(connection, rows)  # whoever computed a new chain may still have left nonsense in it
-    return found
+    return problems
 
 
 def _snapshot(path: Path, connection: sqlite3.Connection) -> Snapshot:
