@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from coterie._rounding import upper
-from coterie.accounting import Certificate, certify
+from coterie.accounting import Certificate, certify, warnings_of
 from coterie.accounting.persons import of_events
 from coterie.accounting.plans import named_against
 from coterie.errors import InputError
@@ -324,8 +324,8 @@ def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]
 
 def _warned(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """More may stand there, of what no certificate covers; nothing may be left out."""
-    due = {warning for check in checks for warning in check.found.warnings}
-    missing = sorted(due - set(texts(privacy.get("warnings"))))
+    given = texts(privacy.get("warnings"))
+    missing = [due for due in warnings_of([check.found for check in checks]) if due not in given]
     return [f"warnings leave out {missing[0]!r}"] if missing else []
 
 
