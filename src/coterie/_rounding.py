@@ -43,6 +43,16 @@ def lower(value: float) -> str:
     return _text(at_least(value))
 
 
+def left(budget: float, spent: float) -> str:
+    """What is left of a budget: a lower bound, and nothing where it is less than the budget's own digits show.
+
+    >>> left(1.0, 0.75), left(1.0, 1 - 2.4e-7), left(1.0, 1.2)
+    ('0.25', '0', '0')
+    """
+    rest = budget - spent
+    return lower(rest) if rest >= budget * 10**-DIGITS else "0"
+
+
 def budget_range(budgets: Sequence[float]) -> str:
     """Budgets of owners as people read them.
 

@@ -15,6 +15,7 @@ from coterie.accounting.plans import named_against
 from coterie.errors import InputError
 from coterie.experiments.one_certificate import SAME, Recomputed, checked, number, recomputed, same, texts
 from coterie.experiments.settings import fit
+from coterie.model.format import FILE as MODEL
 from coterie.model.format import SUFFIX, read, unpack
 from coterie.relations import named
 from coterie.reports.promise import promise
@@ -79,7 +80,10 @@ def _read(path: Path) -> dict[str, Any]:
     if path.name.endswith(SUFFIX):
         said = unpack(*read(path)).description
         return said | {name: said["training"].get(name) for name in ("sizes", "calibration", "engine")}
-    path = path / "result.json" if path.is_dir() else path
+    if path.is_dir():
+        if "privacy" in (said := _read(path / "result.json")) or not (path / MODEL).exists():
+            return said
+        return _read(path / MODEL)  # a real owner's: its certificates are in the model that all of them have
     try:
         obj = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except OSError as error:
