@@ -16,7 +16,7 @@ from coterie import _check
 from coterie.accounting import gaussian, groups, profiles
 from coterie.accounting.atoms import Flat, flatten, grouped
 from coterie.accounting.events import event_from_json
-from coterie.accounting.statements import Certificate
+from coterie.accounting.statements import Certificate, publishing
 from coterie.errors import InputError
 from coterie.relations import RELATIONS, REPLACE_ONE, UNIT, Relation, named
 
@@ -79,7 +79,6 @@ def certify(
         many, bound = flat, bound_of(flat, delta, relation, STANDS_STILL)
     else:
         many, bound = _of_group(flat, group, delta, relation)
-    publishing = f"delta={delta:g} is not below 1/{size}: publishing one record in full would satisfy it."
     return Certificate(
         epsilon=bound.epsilon,
         delta=delta,
@@ -89,7 +88,7 @@ def certify(
         accountant=bound.accountant,
         epsilon_optimistic=bound.epsilon if bound.exact else _optimistic(many, bound, delta, relation),
         reason=bound.reason,
-        warnings=(publishing,) if size is not None and delta >= 1 / size else (),
+        warnings=publishing(delta, [size]),
         event=event,
         size=size,
     )

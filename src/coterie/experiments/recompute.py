@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from coterie._rounding import upper
-from coterie.accounting import Certificate, certify
+from coterie.accounting import Certificate, certify, warnings_of
 from coterie.accounting.persons import of_events
 from coterie.accounting.plans import named_against
 from coterie.errors import InputError
 from coterie.experiments.one_certificate import SAME, Recomputed, checked, number, recomputed, same, texts
 from coterie.experiments.settings import fit
+from coterie.model.format import FILE as MODEL
 from coterie.model.format import SUFFIX, read, unpack
 from coterie.relations import named
 from coterie.reports.promise import promise
@@ -79,7 +80,10 @@ def _read(path: Path) -> dict[str, Any]:
     if path.name.endswith(SUFFIX):
         said = unpack(*read(path)).description
         return said | {name: said["training"].get(name) for name in ("sizes", "calibration", "engine")}
-    path = path / "result.json" if path.is_dir() else path
+    if path.is_dir():
+        if "privacy" in (said := _read(path / "result.json")) or not (path / MODEL).exists():
+            return said
+        return _read(path / MODEL)  # a real owner's: its certificates are in the model that all of them have
     try:
         obj = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except OSError as error:
@@ -329,8 +333,8 @@ def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]
 
 def _warned(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """More may stand there, of what no certificate covers; nothing may be left out."""
-    due = {warning for check in checks for warning in check.found.warnings}
-    missing = sorted(due - set(texts(privacy.get("warnings"))))
+    given = texts(privacy.get("warnings"))
+    missing = [due for due in warnings_of([check.found for check in checks]) if due not in given]
     return [f"warnings leave out {missing[0]!r}"] if missing else []
 
 

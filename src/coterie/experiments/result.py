@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie import topologies
 from coterie._types import PyTree
-from coterie.accounting import Certificate, Claim
+from coterie.accounting import Certificate, Claim, warnings_of
 from coterie.evaluation.centre import Centred
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.told import Published
@@ -138,9 +138,7 @@ class Result:
                 "reason": worst.reason,
                 "warnings": [
                     *undeclared(table.classes_declared, table.columns_declared),
-                    *sorted(
-                        {warning for certificate in self.certificates for warning in certificate.warnings}
-                    ),
+                    *warnings_of(self.certificates),
                 ],
                 **self.guarantee,
                 **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),

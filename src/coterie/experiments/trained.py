@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.accounting import certify
+from coterie.accounting import certify, warnings_of
 from coterie.accounting.plans import certificates_of
 from coterie.experiments import describe, recompute
 from coterie.experiments.decisions import decision_of
@@ -186,7 +186,7 @@ def _privacy(
         "reason": worst.reason,
         "warnings": [
             *undeclared(guarantee["facts"]["classes_declared"], guarantee["facts"]["columns_declared"]),
-            *sorted({warning for certificate in certificates for warning in certificate.warnings}),
+            *warnings_of(certificates),
         ],
         **guarantee,
     }

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coterie._rounding import lower, upper
+from coterie._rounding import left, upper
 from coterie.accounting.ledger import forecast, terms_of
 from coterie.accounting.plans import pair_told, person_told
 from coterie.errors import BudgetError, CoterieError, InputError
@@ -342,7 +342,8 @@ def words(told: dict[str, Any]) -> str:
             f"run:       costs ε = {upper(told['cost'])} by itself, in {many(told['releases'], 'release')} "
             f"(δ = {told['delta']:g}, {told['view']}); {told['charged']:,} of them are charged already",
             f"budget:    ε = {told['budget']:g}, as {told['source']} says, for all runs on these records; "
-            f"spent {upper(told['spent'])}, after this run {upper(told['after'])}, then left {lower(told['left'])}",
+            f"spent {upper(told['spent'])}, after this run {upper(told['after'])}, "
+            f"then left {left(told['budget'], told['after'])}",
         ]
     if told.get("person") is not None:
         owners = told_owners(told["owners_per_person"])

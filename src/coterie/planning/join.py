@@ -18,7 +18,7 @@ from coterie.errors import InputError
 from coterie.planning.candidates import VISITS, candidates
 from coterie.planning.constants import Constants, from_public_rows
 from coterie.planning.metric import EVEN, OFF, on_made_up
-from coterie.planning.public import Consortium, problem_for
+from coterie.planning.public import MOST_OWNERS, Consortium, problem_for
 from coterie.planning.search import Forecast, Plan, Tell, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
@@ -158,7 +158,7 @@ def ask(
 
 
 def _check_asked(base: Consortium, partners: int, partner_records: int) -> None:
-    _check.count("partners", partners)
+    _check.count("partners", partners, most=MOST_OWNERS)
     _check.count("partner_records", partner_records)
     if len(base.epsilon) != 1:
         raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")

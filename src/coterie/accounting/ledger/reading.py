@@ -82,8 +82,7 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
     `head` is a hash that the owner, or a neighbour, wrote down earlier. Rows added since then are fine; that
     it is gone means that rows were removed or rewritten, also where the file fits together by itself.
     """
-    if not Path(path).is_file():
-        raise InputError(f"ledger={str(path)!r}: no such file.")
+    store.there(Path(path))
     place = Path(os.path.realpath(path))
     known = store.noted(place)  # first: what was noted before the view was taken is in the view
     try:

@@ -125,11 +125,18 @@ def open_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def there(path: Path) -> None:
+    """That the path is one of a file; who names the party's folder means the ledger in it."""
+    if path.is_dir():
+        raise InputError(f"ledger={str(path)!r}: is a folder. Give the file in it, such as ledger.sqlite.")
+    if not path.is_file():
+        raise InputError(f"ledger={str(path)!r}: no such file.")
+
+
 @contextmanager
 def reader(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of the file, also while its owner writes; never creates or changes a ledger."""
-    if not path.is_file():
-        raise InputError(f"ledger={str(path)!r}: no such file.")
+    there(path)
     with _files(path), _connected(path, _how_to_read(path)) as connection:
         _recognise(connection, path)
         connection.execute("BEGIN")

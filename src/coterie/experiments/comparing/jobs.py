@@ -12,6 +12,7 @@ import numpy as np
 
 from coterie import topologies
 from coterie._types import PyTree
+from coterie.accounting import warnings_of
 from coterie.accounting.plans import certificates_of, pair_told, person_told
 from coterie.engines.sweep import Lane, alike, sweep
 from coterie.errors import CoterieError
@@ -168,5 +169,5 @@ def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
         "view": worst.view,
         "accountant": worst.accountant,
         "reason": worst.reason,
-        "warnings": sorted({warning for certificate in certificates for warning in certificate.warnings}),
+        "warnings": warnings_of(certificates),
     }
