@@ -364,12 +364,11 @@ def _hub(planned: Collaboration, journal: Journal, follow_schedule: bool) -> Mac
         )
     if program.plan.masked is not None:
         return MaskedAggregator(planned.sums, journal, agreement.patience)
-    from coterie.federation.shapes.hub import Aggregator
+    from coterie.federation.shapes.hub import Aggregator, weights_of
 
-    assert program.aggregate is not None
     return Aggregator(
         names=agreement.owners,
-        weights=program.aggregate,
+        weights=weights_of(program),
         quorum=program.plan.quorum,
         rounds=int(program.schedule),
         layout=planned.layout,
