@@ -82,7 +82,7 @@ def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
 
 
 def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | float) -> PyTree:
-    """total / scale + unit in int32 cells, `lattice` to one unit, leaf by leaf: messages that are added under masks.
+    """total / scale + unit in int32 cells, `lattice` to one unit, leaf by leaf: messages that are added exactly.
 
     Guarantee: as `noised`, without the way back to real numbers: what leaves is the discrete mechanism's own output. A
     record moves total / scale × lattice by 2 lattice / noise_multiplier at most, in every number system that adds whole
@@ -108,15 +108,15 @@ def rounding_slack(plan: ReleasePlan, owner: int) -> float:
     * `careful` addition: m u of the m clip_norms of one part, and n / m times 8 u² of n between parts;
     * terms that clipping left too long, as norms, their ratio and products are rounded: (d + 16) u of each.
 
-    Under masks an owner is protected by the others' noise too: everyone widens by the largest slack of any owner.
+    Sums of whole numbers protect an owner by the others' noise, too: everyone widens by the largest slack of any owner.
     """
-    everyone = range(len(plan.sizes)) if plan.masked is not None else (owner,)
+    everyone = (owner,) if plan.lattice is None else range(len(plan.sizes))
     return max(_slack(plan, one) for one in everyone)
 
 
 def _slack(plan: ReleasePlan, owner: int) -> float:
     size, dimension, unit = plan.sizes[owner], spec(plan).size, 2.0**-24
-    lattice = LATTICE if plan.masked is None else plan.masked.lattice
+    lattice = LATTICE if plan.lattice is None else plan.lattice[owner]
     cells = plan.noise.reach(dimension) * plan.noise_multiplier[owner] / lattice
     last_bits = 4 * unit * (size if plan.rounded is None else plan.rounded[owner])
     added = 2 * unit * TOGETHER**2 + 16 * unit**2 * size**2 / TOGETHER

@@ -58,16 +58,10 @@ class TableNoise:
 class Masked:
     """Messages are whole numbers under masks that cancel in their sum: nothing smaller than the sum can be seen."""
 
-    bits: int  # a unit of noise is 2^bits cells of the common lattice
     colluding: int  # owners who may pool what they know, with whoever adds up among them for free
     absent: int  # owners who may be left out of a sum
     spare: int  # sums that may fail and be made anew, with new noise: charged for beforehand
     degree: int  # how many others an owner shares masks with; 0: all
-
-    @property
-    def lattice(self) -> float:
-        """Cells to one unit of noise."""
-        return 2.0**self.bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +128,9 @@ class ReleasePlan:
     selection: TableNoise | None = None  # of the sums of losses that a model is chosen by after training
     # Of the table of scores that is released after training, where one is.
     evaluation: TableNoise | None = None
+    # Messages are whole numbers of a lattice that all have in common: for each owner, cells to one unit of its noise.
+    # None: they are real numbers.
+    lattice: tuple[float, ...] | None = None
     masked: Masked | None = None  # None: whoever adds messages up, or hears them, sees each of them
     unit: Unit = RECORD  # whom `event` is for: all that is said of a record here is said of one of these
     shared: Shared | None = None  # None: every owner's noise is its own
@@ -175,6 +172,17 @@ class ReleasePlan:
     def own_noise(self) -> bool:
         """Whether an owner's own noise carries its guarantee: nobody adds up for it, and no other owner's hides it."""
         return self.charged is None or not (self.quorum or self.shared)
+
+    @property
+    def parts(self) -> np.ndarray:
+        """(owners,) what part of a sum of whole numbers each owner's records are.
+
+        A record moves its owner's message by lattice / z cells: so many of them count for lattice × size / z.
+        """
+        assert self.lattice is not None
+        sampled = np.array([self.sampler.expected(size) for size in self.sizes])
+        parts = sampled * np.array(self.lattice) / np.array(self.noise_multiplier)
+        return parts / parts.sum()
 
     @property
     def clip_norms(self) -> np.ndarray:

@@ -152,8 +152,8 @@ def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Contender]:
     def tried(clip: float) -> Contender:
         options = {"steps": rounds, "clip": clip} | _masks(colluding)
         program = _built(task, "weighted_erm", options | {"step_size": 1.0})
-        assert program.plan.masked is not None
-        share = float(np.ravel(program.numbers.cell)[0]) * program.plan.masked.lattice
+        assert program.plan.lattice is not None
+        share = float(np.ravel(program.numbers.cell)[0]) * program.plan.lattice[0]
         return _summed(task, rounds, clip, task.owners * share**2, options)
 
     return [tried(clip) for clip in _clips(task)]

@@ -106,7 +106,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
             Numbers(
                 weight=share / sampled,
                 pace=pace,
-                lattice=0.0 if shared is None else shared.lattice,
+                lattice=0.0 if plan.lattice is None else np.array(plan.lattice),
                 cell=0.0 if shared is None else _masked.cell_of(plan, share / task.owners),
             ),
         ),
