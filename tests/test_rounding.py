@@ -21,6 +21,14 @@ def test_a_rounded_bound_is_on_the_safe_side_and_close(value):
     assert float(lower(value).replace(",", "")) == down
 
 
+@given(st.floats(1e-300, 1e300))
+def test_a_lower_bound_is_never_printed_above_an_upper_one_of_the_same_value(value):
+    """However large: whole numbers of more than nine places were moved by more than a unit, and the wrong way."""
+    assert at_least(value) <= at_most(value)
+    assert float(lower(value).replace(",", "")) <= float(upper(value).replace(",", ""))
+    assert len(upper(value)) <= len("999,999,999")
+
+
 @given(st.floats(1e-3, 1e3).map(lambda value: float(f"{value:.4g}")))
 def test_a_budget_of_few_digits_stays_itself(budget):
     """A certificate that meets its budget, up to the rounding of doubles, prints as the budget."""

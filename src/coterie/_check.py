@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from coterie.errors import InputError
 
+MOST = 10**12  # of anything that is counted: more of it nobody has, and products still fit into 64 bits
+
 
 def positive(name: str, value: float) -> float:
     """Return `value` if it is a finite number above zero.
@@ -46,10 +48,17 @@ def below_one(name: str, value: float) -> float:
     return value
 
 
-def count(name: str, value: int, least: int = 1) -> int:
-    """Return `value` if it is a whole number of at least `least`."""
-    if value != int(value) or value < least:
+def count(name: str, value: int, least: int = 1, most: int = MOST) -> int:
+    """Return `value` if it is a whole number of at least `least`, and none that arrays of numbers cannot hold.
+
+    >>> count("records", 10**20)
+    Traceback (most recent call last):
+    coterie.errors.InputError: records=100000000000000000000: must be <= 1,000,000,000,000.
+    """
+    if not value >= least or (value <= most and value != int(value)):
         raise InputError(f"{name}={value}: must be a whole number >= {least}.")
+    if value > most:
+        raise InputError(f"{name}={value}: must be <= {most:,}.")
     return int(value)
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-DIGITS = 4  # significant ones, everywhere; thousands are whole numbers
+DIGITS = 4  # significant ones, everywhere; from a thousand to 10⁹ whole numbers
+_HUGE = 9  # places before the point from where whole numbers would be finer than the slack
 _SLACK = 1e-9  # relative: what rounding in doubles may add to a bound, and what every comparison with a budget forgives
 
 
@@ -31,8 +32,8 @@ def at_least(value: float) -> float:
 def upper(value: float) -> str:
     """An upper bound as people read it: `at_most`, thousands apart.
 
-    >>> [upper(value) for value in (1805.404, 1.0, 5e-13, math.inf)]
-    ['1,806', '1', '5e-13', '∞']
+    >>> [upper(value) for value in (1805.404, 1.0, 5e-13, 6.00012e18, math.inf)]
+    ['1,806', '1', '5e-13', '6.001e+18', '∞']
     """
     return _text(at_most(value))
 
@@ -40,6 +41,16 @@ def upper(value: float) -> str:
 def lower(value: float) -> str:
     """A lower bound as people read it: `at_least`, thousands apart."""
     return _text(at_least(value))
+
+
+def left(budget: float, spent: float) -> str:
+    """What is left of a budget: a lower bound, and nothing where it is less than the budget's own digits show.
+
+    >>> left(1.0, 0.75), left(1.0, 1 - 2.4e-7), left(1.0, 1.2)
+    ('0.25', '0', '0')
+    """
+    rest = budget - spent
+    return lower(rest) if rest >= budget * 10**-DIGITS else "0"
 
 
 def budget_range(budgets: Sequence[float]) -> str:
@@ -55,12 +66,13 @@ def budget_range(budgets: Sequence[float]) -> str:
 def _text(value: float) -> str:
     if math.isinf(value):
         return "∞"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.{DIGITS}g}"
+    return f"{value:,.0f}" if 1000 <= value < 10**_HUGE else f"{value:.{DIGITS}g}"
 
 
 def _rounded(value: float, way: str) -> float:
     if not math.isfinite(value) or value == 0:
         return value
     exact = Decimal(repr(value))
-    unit = Decimal(1).scaleb(min(exact.adjusted() - DIGITS + 1, 0))
+    last = exact.adjusted() - DIGITS + 1
+    unit = Decimal(1).scaleb(min(last, 0) if exact.adjusted() < _HUGE else last)
     return float(exact.quantize(unit, rounding=way))

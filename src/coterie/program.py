@@ -53,9 +53,9 @@ class Shards(NamedTuple):
 
     def rows(self, owner: int) -> tuple[np.ndarray, ...]:
         """One owner's features and targets, without padding; of units also how many records each has."""
-        many = int(self.counts[owner])
+        count = int(self.counts[owner])
         held = (self.x, self.y) if self.within is None else (self.x, self.y, self.within)
-        return tuple(np.asarray(each[owner, :many]) for each in held)
+        return tuple(np.asarray(part[owner, :count]) for part in held)
 
     def __repr__(self) -> str:
         return f"<Shards: records of shape {np.shape(self.x)}, private>"
@@ -191,7 +191,7 @@ class Program(NamedTuple):
 
     @property
     def step(self) -> str:
-        """What one of them is called."""
+        """What one step is called."""
         return "round" if isinstance(self.functions, Rounds) else "visit"
 
     @property

@@ -126,13 +126,13 @@ class Registry(Mapping[str, Row], Generic[Row]):
             )
         return found
 
-    def _loaded(self, name: str, found: list[EntryPoint]) -> Row:
-        if len(found) > 1:
-            both = " and ".join(sorted(map(_distribution, found)))
+    def _loaded(self, name: str, entries: list[EntryPoint]) -> Row:
+        if len(entries) > 1:
+            both = " and ".join(sorted(map(_distribution, entries)))
             raise InputError(f"{self.what}={name!r}: is an entry point of {both}. Uninstall one of them.")
-        whose = f"the plug-in {_distribution(found[0])} (entry point {name} = {found[0].value})"
+        whose = f"the plug-in {_distribution(entries[0])} (entry point {name} = {entries[0].value})"
         try:
-            return self._made(name, found[0].load())
+            return self._made(name, entries[0].load())
         except InputError as error:
             raise InputError(f"{self.what}={name!r}: {whose} cannot be used: {error}") from error
         except (Exception, SystemExit) as error:  # whatever somebody's module does when it is imported

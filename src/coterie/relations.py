@@ -30,14 +30,14 @@ class Relation(str):
         cls, name: str, reach: float, directions: Iterable[Direction], steps_to_replace: int, template: str
     ) -> Relation:
         """The values above; sizes are public where a record can only be replaced."""
-        made = super().__new__(cls, name)
-        made.reach, made.directions = reach, tuple(directions)
-        made.sizes_are_public = made.directions == ("replace",)
-        made.steps_to_replace, made.template = steps_to_replace, template
-        return made
+        relation = super().__new__(cls, name)
+        relation.reach, relation.directions = reach, tuple(directions)
+        relation.sizes_are_public = relation.directions == ("replace",)
+        relation.steps_to_replace, relation.template = steps_to_replace, template
+        return relation
 
     def words(self, unit: str = UNIT, owners: int = 1) -> str:
-        """For a statement, of a unit in words, at up to so many owners.
+        """The words of a statement, for a unit in words at up to so many owners.
 
         >>> ADD_OR_REMOVE_ONE.words("patient with up to 5 records")  # doctest: +ELLIPSIS
         'two data sets are neighbours if one patient with up to 5 records of one owner is added or removed...'
@@ -83,7 +83,7 @@ ADD_OR_REMOVE_ONE = Relation(
     "two data sets are neighbours if {one} is added or removed (add-or-remove-one). Replacing one {noun} is two such "
     "changes and costs about twice as much.",
 )
-RELATIONS: dict[str, Relation] = {str(one): one for one in (REPLACE_ONE, ADD_OR_REMOVE_ONE)}
+RELATIONS: dict[str, Relation] = {str(relation): relation for relation in (REPLACE_ONE, ADD_OR_REMOVE_ONE)}
 
 
 def named(name: str) -> Relation:

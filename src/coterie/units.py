@@ -69,7 +69,7 @@ class Unit:
 
     @property
     def words(self) -> str:
-        """As a statement has it, after "one".
+        """The unit as a statement has it, after "one".
 
         >>> Unit("column", column="patient_id", records=20).words
         'patient with up to 20 records'
@@ -112,7 +112,7 @@ def at_owners(words: str, owners: int) -> str:
 
 
 def told_owners(owners_per_person: int) -> int:
-    """How many owners' person every report speaks of: those that were promised, two where that is one."""
+    """How many owners know the person that every report speaks of: as many as were promised, and two at least."""
     return max(2, owners_per_person)
 
 
@@ -125,16 +125,16 @@ def several(words: str) -> str:
     return "records" if words == "record" else f"units ({noun_of(words)})"
 
 
-def counted(many: int, words: str) -> str:
-    """So many units.
+def counted(number: int, words: str) -> str:
+    """A number of units, in words.
 
     >>> counted(1, "record"), counted(1200, "User with up to 5 records")
     ('1 record', '1,200 units (User)')
     """
     what = several(words)
     return (
-        f"{many:,} {what}"
-        if many != 1
+        f"{number:,} {what}"
+        if number != 1
         else "1 " + ("record" if words == "record" else what.replace("s", "", 1))
     )
 

@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.accounting import certify, event_from_json, event_to_json, recompute
+from coterie.accounting import certify, event_from_json, event_to_json, recompute, warnings_of
 from coterie.accounting.certifying import bound_of
 from coterie.errors import InputError
 
@@ -179,6 +179,16 @@ def test_warns_when_delta_allows_publishing_a_record():
     assert certify(GAUSSIAN, delta=1e-3, size=1000).warnings
     assert not certify(GAUSSIAN, delta=9e-4, size=1000).warnings
     assert not certify(GAUSSIAN, delta=0.5).warnings
+
+
+def test_what_many_owners_certificates_warn_of_is_one_sentence():
+    """A line for each size of an owner filled the terminal."""
+    found = warnings_of([certify(GAUSSIAN, delta=1e-3, size=size) for size in (*range(1000, 1400), 999)])
+    assert found == [
+        "delta=0.001 is not below 1/n of 400 of 401 owners (n from 1000 to 1399): "
+        "publishing one record in full would satisfy it."
+    ]
+    assert warnings_of([certify(GAUSSIAN, delta=1e-3, size=50)]) == []
 
 
 def test_equal_events_are_computed_once():

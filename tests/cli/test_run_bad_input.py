@@ -80,6 +80,25 @@ def test_options(here, options, names):
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("owner,budget\nEastside,1\n", ("'Lakeview' has no budget",)),
+        ("owner,budget\nEastside,1\nRiverside,2\nLakeview,1\nNorthgate,1\nCastle,9\n", ("'Castle'",)),
+        ("hospital,budget\nEastside,1\nEastside,2\n", ("twice in 'hospital'",)),
+        ("clinic,budget\nRiverside,1\nEastside,2\n", ("no column 'hospital'", "clinic, budget")),
+        ("budget\n4\n", ("one row", "--epsilon 4")),
+        ("budget,other\n4,5,6\n", ("no column 'hospital'",)),
+        ("buget\n4,5,6\n", ("no column 'budget'", "buget")),
+    ],
+)
+def test_a_file_of_budgets_that_would_go_to_others_than_it_names(here, tmp_path, text, names):
+    """A column `owner` was overlooked where the data's has another name, and budgets went to owners in order."""
+    path = write_visits(tmp_path / "visits.csv")
+    (tmp_path / "budgets.csv").write_text(text)
+    refused(here, *on(path), "--epsilon", f"{tmp_path / 'budgets.csv'}:budget", names=names)
+
+
+@pytest.mark.parametrize(
     ("row", "names"),
     [
         ("Eastside,,0.1,yes", ("'age'", "row 201", "empty")),

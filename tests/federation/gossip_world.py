@@ -24,7 +24,7 @@ from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import OwnRecords, RoundsSide
-from coterie.federation.shapes.hub import Aggregator, HubOwner
+from coterie.federation.shapes.hub import Aggregator, HubOwner, weights_of
 from coterie.federation.shapes.rounds import RoundsOwner, Setting
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Patience
@@ -70,14 +70,24 @@ class World:
         settings: dict[str, Any] | None = None,
         options: dict[str, Any] | None = None,
         patience: Patience = PATIENCE,
+        careful: bool = False,
     ) -> None:
-        self.folder, self.patience, self.gossip = folder, patience, gossip
+        """`careful`: sums are as real owners make them, and messages that rest on others' noise are whole numbers."""
+        self.folder, self.patience, self.gossip, self.careful = folder, patience, gossip, careful
         self.sizes = tuple(6 + i for i in range(owners))
         self.names = [f"owner-{i}" for i in range(owners)]
         self.shards = worlds.shards(self.sizes, DIM)
         self.topology = topologies.build(topology, owners, **(options or {}))
         given = {"rounds": rounds} if protocol in ("dual_averaging", "push_sum") else {}
-        self._built = (protocol, owners, topology, *_pairs(options), "|", *_pairs(given | (settings or {})))
+        self._built = (
+            protocol,
+            owners,
+            topology,
+            careful,
+            *_pairs(options),
+            "|",
+            *_pairs(given | (settings or {})),
+        )
         self.program = _PROGRAMS.get(self._built) or _PROGRAMS.setdefault(
             self._built, build(protocol, self._task(), given | (settings or {}), "certified")
         )
@@ -92,10 +102,9 @@ class World:
         self.log: list[tuple[str, str]] = []  # who said what to its administrator
 
     def _task(self) -> Task:
-        return replace(
-            worlds.task(self.sizes, DIM, epsilon=EPSILON, delta=DELTA, topology="complete"),
-            topology=self.topology,
-        )
+        plain = worlds.task(self.sizes, DIM, epsilon=EPSILON, delta=DELTA, topology="complete")
+        problem = plain.problem._replace(careful=self.careful)
+        return replace(plain, topology=self.topology, problem=problem)
 
     def simulated(self) -> np.ndarray:
         """The owners' models, as `simulate` has them."""
@@ -157,7 +166,7 @@ class World:
         with Journal.open(self.folder / "aggregator.journal") as journal:
             machine = Aggregator(
                 names=self.names,
-                weights=self.program.aggregate,
+                weights=weights_of(self.program),
                 quorum=self.program.plan.quorum,
                 rounds=self.rounds,
                 layout=self.side(0).layout,

@@ -192,9 +192,20 @@ def test_a_run_that_is_written_off_costs_what_the_whole_run_costs(tmp_path, prot
     assert bool(charges_of(plan, 0, messages).parts) == (protocol == "wor_sgd")
 
 
-def test_masked_sums_do_not_go_on_from_a_copy_on_the_aggregator_s_word(tmp_path):
-    settings = {"view": "masked", "steps": 3, "step_size": 1.0}
-    trial = Trial(tmp_path, (12, 7, 9, 10), protocol="weighted_erm", settings=settings)
+SUMS = {"steps": 3, "step_size": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings", "said"),
+    [
+        ("weighted_erm", SUMS | {"view": "masked"}, "whom masked sums trust with nothing"),
+        ("weighted_erm", SUMS, "only aggregator could tell"),
+        ("async_learner", {"ticks": 40}, "only learner could tell"),
+    ],
+)
+def test_no_run_goes_on_from_a_copy_on_one_peer_s_word(tmp_path, protocol, settings, said):
+    """It gains by a second release: all that it has to do is to say that it holds none."""
+    trial = Trial(tmp_path, (12, 7, 9, 10), protocol=protocol, settings=settings)
     planned, own = trial.planned, party.read(trial.place(ME))
     plan, ledger = charged_plan(own, planned), trial.place(ME) / "ledger.sqlite"
     with trial.ledger(ME) as opened_ledger, Journal.open(tmp_path / "journal") as journal:
@@ -203,7 +214,7 @@ def test_masked_sums_do_not_go_on_from_a_copy_on_the_aggregator_s_word(tmp_path)
     command("ledger", "backup", ledger, tmp_path / "copy")
     lose(trial)
     command("ledger", "restore", tmp_path / "copy", trial.place(ME))
-    assert "whom masked sums trust with nothing" in Node(trial, ME).refused()
+    assert said in Node(trial, ME).refused()
     told = command("ledger", "write-off", trial.place(ME))
     whole = certify(plan.event(2), delta=1e-4, relation=plan.relation).epsilon
     assert float(told["spent"]["epsilon"]) == pytest.approx(whole, rel=1e-6)

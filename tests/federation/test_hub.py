@@ -5,11 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from gossip_world import World, frame, trips
 from in_memory import Link
 
+from coterie.federation.releases.randomness import injected
 from coterie.federation.shapes import exchange, hub
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.wire import Kind
@@ -23,13 +25,14 @@ SAME: dict[str, tuple[str, dict[str, Any]]] = {
     "average once": ("average_erm", {"aggregation": "once"}),
     "weighted": ("weighted_erm", STEPS),
     "aggregator's view": ("weighted_erm", STEPS | {"view": "aggregator"}),
+    "uneven shares": ("weighted_erm", STEPS | {"view": "aggregator", "shares": "records"}),
     "private sizes": ("weighted_erm", STEPS | {"relation": "add_or_remove_one"}),
 }
 
 
 def world_of(folder: Any, kind: str = "average", **options: Any) -> World:
     protocol, settings = SAME[kind]
-    return World(folder, protocol, settings=settings, **options)
+    return World(folder, protocol, settings=settings, careful="view" in settings, **options)
 
 
 def same(world: World, network: Any) -> None:
@@ -109,6 +112,48 @@ def test_too_few_owners_pause_the_run_and_no_sum_leaves(tmp_path):
         network.run(1000.0)
         assert all(machine.done for machine in network.machines.values())
     world.check(network)
+
+
+class Given:
+    """Whole-number noise that a test chooses, in place of an owner's own."""
+
+    def __init__(self, source: Any, cells: int) -> None:
+        self._source, self._cells = source, cells
+
+    def noise(self, step: int) -> Any:
+        return jax.tree.map(lambda leaf: np.full(leaf.shape, self._cells, np.int32), self._source.noise(step))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def first_sum(folder: Any, cells: dict[int, int], careful: bool = True) -> bytes:
+    """The first sum that leaves the aggregator where owners' noise is this, in cells of the common lattice."""
+    folder.mkdir()
+    world = World(folder, "weighted_erm", settings=STEPS | {"view": "aggregator"}, owners=3, careful=careful)
+    world.keys = lambda plan, seed, owner: Given(injected(plan, seed, owner), cells[owner])  # pyright: ignore
+    with world.network() as network:
+        network.run(1000.0)
+    sums = {f.message.step: f.message.body for f in network.sent if f.message.kind == Kind.SUM}
+    return sums[1]
+
+
+def test_last_bits_of_a_sum(tmp_path):
+    """What leaves follows from the sum: who of the owners drew which part of its noise makes no difference to any bit.
+
+    In sums of real numbers, each rounded by itself, the last bits told of each owner's message alone.
+    """
+    parts = [
+        (70_001, -31_007, 12_345),
+        (-20_011, 40_005, 31_345),
+        (51_339, 0, 0),
+        (-300_001, 90_013, 261_327),
+    ]
+    sums = {first_sum(tmp_path / str(at), dict(enumerate(one))) for at, one in enumerate(parts)}
+    assert {sum(one) for one in parts} == {51_339}
+    assert len(sums) == 1
+    rounded = {first_sum(tmp_path / f"real{at}", dict(enumerate(one)), False) for at, one in enumerate(parts)}
+    assert len(rounded) > 1
 
 
 def test_the_first_round_waits_for_everyone(tmp_path):

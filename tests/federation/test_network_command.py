@@ -66,6 +66,25 @@ def test_everybody_gets_the_same_agreement_and_a_key_of_its_own(tmp_path, column
         assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
 
 
+def test_a_delta_that_nodes_refuse_is_said_before_folders_are_sent(tmp_path, columns):
+    owners = (
+        "network",
+        "new",
+        tmp_path / "net",
+        "--owners",
+        "a,b",
+        "--sizes",
+        "40,300",
+        "--columns",
+        columns,
+    )
+    status, out, err = call(*owners, "--delta", "0.01")
+    assert status == 0, err
+    assert (
+        "Mind: delta=0.01 is not below 1/300: publishing one record in full would satisfy it. A node" in out
+    )
+
+
 def test_an_agreement_says_when_a_rare_class_is_predicted(tmp_path, columns):
     rare = ("--base-rate", "0.03", "--threshold", "0.1", "--class-weight", "balanced")
     found(tmp_path / "net", columns, *rare)

@@ -14,6 +14,7 @@ from coterie.accounting import certify
 from coterie.accounting.ledger import Ledger, terms_of
 from coterie.accounting.plans import certificates_of
 from coterie.cli import app
+from coterie.errors import InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import party
 from coterie.federation.collaboration import Collaboration, collaboration
@@ -22,7 +23,7 @@ from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import identity
-from coterie.protocols import build
+from coterie.protocols import _erm_noise, build
 from coterie.units import unit_of
 
 COLUMNS = 'target = "y"\nclasses = ["no", "yes"]\n[columns]\na = [0, 1]\n'
@@ -71,6 +72,18 @@ def test_without_trust_nothing_leaves_that_costs_more_than_the_budget(place):
     assert (status, "trusts_aggregator = true" in err, "Traceback" in err) == (3, True, False)
     status, out, _ = call("ledger", "show", place / "ledger.sqlite", "--json")
     assert (status, json.loads(out)["spent"]["epsilon"]) == (0, 0.0)
+
+
+def test_owners_do_not_rest_on_sums_that_are_rounded_by_what_each_sent(place, monkeypatch):
+    """Whole models of a linear loss, of which there is none among ours, protect each other and are no whole numbers."""
+    assert planned(place).program.plan.lattice is not None
+    agreed = place / "agreement.json"
+    terms = agreed.read_text().replace('"view": "aggregator"', '"view": "aggregator", "aggregation": "once"')
+    agreed.write_text(terms)
+    assert planned(place).program.plan.quorum == 0
+    monkeypatch.setattr(_erm_noise, "is_linear", lambda problem: True)
+    with pytest.raises(InputError, match=r"real numbers, whose sum is rounded.* Use view=masked"):
+        planned(place)
 
 
 def test_the_owner_says_whom_it_trusts(place):

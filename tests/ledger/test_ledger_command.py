@@ -46,6 +46,26 @@ def test_show(path):
         assert words in shown.stdout
 
 
+def test_a_party_s_folder_is_no_ledger(path):
+    """The ledger in it is meant, which exists."""
+    for command in ("show", "verify"):
+        done = invoke(command, path.parent)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert "is a folder. Give the file in it" in done.stderr
+
+
+def test_what_noise_leaves_of_a_budget_by_its_last_digit_is_nothing(tmp_path):
+    """It was shown: ε = 2.373e-07."""
+    from coterie.accounting.gaussian import noise_for
+
+    noise = noise_for(1.0, TERMS["delta"]) * 2 * (1 + 1e-7)
+    with Ledger.open(tmp_path / "ledger", **TERMS) as ledger:
+        ledger.charge("run", 0, dp.GaussianDpEvent(noise), bytes(9))
+    shown = invoke("show", tmp_path / "ledger").stdout
+    assert "remaining: ε = 0\n" in shown
+    assert 0 < json.loads(invoke("show", tmp_path / "ledger", "--json").stdout)["remaining"] < 1e-6
+
+
 def test_show_json(path):
     facts = json.loads(invoke("show", path, "--json").stdout)
     assert facts["budget"] == {"epsilon": 1.0, "delta": 1e-5}

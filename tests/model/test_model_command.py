@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -98,6 +99,17 @@ def test_show_says_what_it_is_and_what_it_cost(ran):
 def test_what_a_model_cost_is_computed_again_from_its_file(ran):
     folder, _, _ = ran
     done = coterie("certify", "--from", folder / "run" / "model.safetensors")
+    assert done.status == 0, done.stderr
+    assert done.stdout.count("agrees: owner") == len(HOSPITALS)
+
+
+def test_a_real_owner_s_folder_is_certified_by_the_model_in_it(ran, tmp_path):
+    """Its result.json holds that owner's numbers and no certificates, which are in the model."""
+    folder, _, _ = ran
+    (tmp_path / "result.json").write_text('{"name": "north"}')
+    assert "holds no certificates" in coterie("certify", "--from", tmp_path).stderr
+    shutil.copy(folder / "run" / "model.safetensors", tmp_path)
+    done = coterie("certify", "--from", tmp_path)
     assert done.status == 0, done.stderr
     assert done.stdout.count("agrees: owner") == len(HOSPITALS)
 

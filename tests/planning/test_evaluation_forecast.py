@@ -1,13 +1,14 @@
 """The planner's forecast of the charged evaluation, against what a run's own tables give."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from coterie.cli import app
-from coterie.evaluation.budget import check_chooses, for_training
+from coterie.evaluation.budget import check_centres, check_chooses, for_training
 from coterie.experiments import evaluating
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.training import ready
@@ -49,6 +50,28 @@ def test_what_a_choice_can_rest_on_is_forecast_as_a_run_has_it():
     forecast = foreseen(made.prepared.task, 2)
     assert (forecast.select, forecast.select_share) == (0.0, 0.03)
     assert forecast.select_tells == pytest.approx(check_chooses(made.program.plan, 0.03), rel=0.02)
+
+
+def test_the_noise_on_a_centre_is_forecast_as_a_run_has_it():
+    made = ready(
+        Experiment(owners=4, partition="iid", centre=0.05, settings={"rounds": 4}), None, lambda *_: None
+    )
+    plan = made.program.plan
+    task = ready(
+        Experiment(owners=4, partition="iid", settings={"rounds": 4}), None, lambda *_: None
+    ).prepared.task
+    forecast = foreseen(task, 2)
+    assert forecast.centre_noise == pytest.approx(check_centres(plan, 0.05), rel=0.02)
+    assert forecast.centre == forecast.centre_share == 0.05
+
+
+def test_a_centre_is_recommended_for_classes_where_its_noise_is_short():
+    task = ready(
+        Experiment(owners=4, partition="iid", settings={"rounds": 4}), None, lambda *_: None
+    ).prepared.task
+    few = replace(task, sizes=(60,) * 4)
+    assert (foreseen(few, 2).centre, foreseen(task, 1).centre) == (0.0, 0.0)
+    assert foreseen(few, 2).centre_noise > 0.5 > foreseen(task, 2).centre_noise
 
 
 @pytest.mark.parametrize("classes", [1, 2, 4])

@@ -96,6 +96,12 @@ def test_too_small_a_budget_is_said_plainly():
     assert "too small for anything useful" in " ".join(done.stdout.split())
 
 
+def test_a_delta_that_would_let_a_record_be_published_is_said_where_it_is_chosen():
+    done = coterie("plan", *TWO, "--delta", "0.1")
+    assert done.exit_code == 0, done.output
+    assert "publishing one record in full" in " ".join(done.stdout.split())
+
+
 def test_public_rows_are_used(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("a,b\n0.5,0.1\n0.6,-0.1\n")
@@ -154,6 +160,8 @@ def test_the_printed_command_carries_the_budgets():
         (("--dimension", 5), ("sizes=None", "--owners")),
         (("--dimension", 5, "--sizes", "10,x"), ("sizes='10,x'",)),
         (("--dimension", 5, "--sizes", "10,0"), ("sizes=0",)),
+        (("--dimension", 5, "--sizes", f"10,{10**20}"), (f"sizes={10**20}", "<= 1,000,000,000,000")),
+        (("--dimension", 5, "--owners", 10**8, "--records", 9), ("owners=100000000", "<= 1,000,000")),
         (("--dimension", 5, "--sizes", "10,20", "--owners", 2), ("--sizes", "--owners")),
         (("--dimension", 0, *SMALL[:4]), ("dimension=0",)),
         ((*SMALL, "--epsilon", "0"), ("epsilon=0.0",)),

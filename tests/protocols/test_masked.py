@@ -58,9 +58,9 @@ def test_certified_within_every_budget_and_equal_to_the_matrix(name, sizes, epsi
     assert plan.releases == (program.schedule + masked.spare,) * len(sizes)
     # Of everybody's whole-number messages: noise of 2^bits each, a record moves owner i's by 2 · 2^bits / z_i.
     pairs = circulant(members, masked.degree) if masked.degree else complete(members)
-    left = 1 / math.sqrt(exposure(np.full(members, masked.lattice**2), pairs, masked.colluding)[0])
+    left = 1 / math.sqrt(exposure(np.full(members, plan.lattice[0] ** 2), pairs, masked.colluding)[0])
     for owner, one in enumerate(certificates_of(plan, DELTA)):
-        moved = masked.lattice / plan.noise_multiplier[owner]
+        moved = plan.lattice[owner] / plan.noise_multiplier[owner]
         event = GaussianDpEvent(left / moved / math.sqrt(plan.releases[owner]))
         assert one.epsilon == pytest.approx(certify(event, delta=DELTA).epsilon, rel=1e-6)
         assert one.epsilon <= epsilon[owner]
@@ -124,7 +124,7 @@ def test_the_contract_is_kept(name):
 def test_neighbours_move_a_message_by_no_more_than_the_noise_is_charged_for(name):
     """Explicit neighbours, no noise: at most 2/z units, and half a cell a number in each of the two worlds."""
     program, records = made(name), worlds.shards(SIZES, DIM)
-    lattice, worst = program.plan.masked.lattice, 0.0
+    lattice, worst = program.plan.lattice[0], 0.0
     for owner, row in ((0, 3), (1, 0), (4, 11)):
         sent = []
         for world in (records, records._replace(x=records.x.at[owner, row].multiply(-1e3))):
@@ -146,7 +146,7 @@ def test_messages_carry_noise_of_one_width_whatever_the_owners_sizes():
     program = made(sizes=(8,) * 5, steps=2000, step_size=1e-9, epsilon=(1.0,) * 5)
     still = Shards(jnp.zeros((5, 8, DIM)), jnp.ones((5, 8)), jnp.full(5, 8, jnp.int32))
     trace = simulate(program, still, topologies.aggregate(program.aggregate), seed=1, transcript=True)
-    spread = np.asarray(trace.messages, float).std(axis=(0, 2, 3)) / program.plan.masked.lattice
+    spread = np.asarray(trace.messages, float).std(axis=(0, 2, 3)) / program.plan.lattice[0]
     # 6,000 numbers each: a standard deviation is off by 0.9 %; five of these
     assert np.all(np.abs(spread - 1) < 0.05)
 
@@ -204,16 +204,38 @@ def test_everyone_widens_by_the_largest_slack_of_any_owner():
     slack = {rounding_slack(plan, owner) for owner in range(5)}
     assert len(slack) == 1
     assert slack.pop() == max(noises._slack(plan, owner) for owner in range(5))
-    coarse = replace(plan, masked=replace(plan.masked, bits=8))
+    coarse = replace(plan, lattice=(2.0**8,) * 5)
     assert rounding_slack(coarse, 0) > 100 * noises.spec(plan).size ** 0 * 2**-16
+
+
+@pytest.mark.parametrize("shares", ["even", "records"])
+@pytest.mark.parametrize("missing", [0, 2])
+def test_a_trusted_aggregator_adds_up_whole_numbers_of_one_lattice(shares, missing):
+    """Real owners' messages: a cell is worth the same in all of them, and the charged noise is in the sum of cells."""
+    task = worlds.task(SIZES, DIM, epsilon=BUDGETS, delta=DELTA)
+    options = {"view": "aggregator", "shares": shares, "missing": missing, "steps": 6, "step_size": 1.0}
+    simulated = build("weighted_erm", task, options, "certified").plan
+    task = replace(task, problem=task.problem._replace(careful=True))
+    program = build("weighted_erm", task, options, "certified")
+    plan, weights = program.plan, np.array(SIZES) / sum(SIZES)
+    lattice, own = np.array(plan.lattice), np.array(plan.noise_multiplier)
+    assert simulated.lattice is None
+    assert replace(plan, lattice=None) == simulated
+    cells = weights / np.array(SIZES) * own * plan.clip_norm / lattice
+    assert cells == pytest.approx(float(program.numbers.cell[0]))
+    assert plan.parts == pytest.approx(weights)
+    left = math.sqrt(np.sort(lattice**2)[: len(SIZES) - missing].sum())
+    assert left / (lattice / own) == pytest.approx(np.array(plan.charged))
+    slack = {rounding_slack(plan, owner) for owner in range(5)}
+    assert slack == {max(noises._slack(plan, owner) for owner in range(5))}
 
 
 def test_the_lattice_grows_coarser_until_a_sum_fits():
     sizes = (2_000_000,) * 4
     task = worlds.task(sizes, DIM, epsilon=8.0, delta=1e-9)
     plan = build("weighted_erm", task, {"view": "masked", "steps": 3, "step_size": 1.0}, "certified").plan
-    largest = largest_sum(plan) * plan.masked.lattice
-    assert 8 <= plan.masked.bits < 16
+    largest = largest_sum(plan) * plan.lattice[0]
+    assert 2**8 <= plan.lattice[0] < 2**16
     assert 2**29 < largest < 2**31
     with pytest.raises(InputError, match="epsilon: so little noise on so many records"):
         build(

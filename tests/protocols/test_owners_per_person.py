@@ -46,9 +46,9 @@ def emitted(program, records, owner, filled: float) -> np.ndarray:
     """An owner's first message with this number in place of all noise, as a vector."""
     context = context_of(program, owner)
     own = jax.tree.map(lambda leaf: leaf[owner], records)
-    whole = program.plan.masked is not None
+    whole = program.plan.lattice is not None
     noise = jax.tree.map(
-        lambda leaf: jnp.full(leaf.shape, filled * (program.plan.masked.lattice if whole else 1.0),
+        lambda leaf: jnp.full(leaf.shape, filled * (program.plan.lattice[owner] if whole else 1.0),
                               jnp.int32 if whole else leaf.dtype), program.plan.noise_like)  # fmt: skip
     message, _ = program.functions.emit(
         program.functions.init(program.params, context), everything(own), noise, context

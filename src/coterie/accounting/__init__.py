@@ -6,7 +6,7 @@ It may know plans and events, never a program, a loss or a record: a certificate
 from coterie.accounting.calibrating import calibrate
 from coterie.accounting.certifying import certify, recompute
 from coterie.accounting.events import event_from_json, event_to_json
-from coterie.accounting.statements import Certificate, Claim, Finding
+from coterie.accounting.statements import Certificate, Claim, Finding, publishing, warnings_of
 
 __all__ = [
     "Certificate",
@@ -16,5 +16,7 @@ __all__ = [
     "certify",
     "event_from_json",
     "event_to_json",
+    "publishing",
     "recompute",
+    "warnings_of",
 ]

@@ -39,12 +39,12 @@ def flatten(event: DpEvent) -> Flat:
     counts: Counter[Any] = Counter()
     left: list[tuple[Any, int]] = [(event, 1)]
     while left:
-        one, times = left.pop()
-        if isinstance(one, dp.ComposedDpEvent):
-            left += [(part, times) for part in reversed(one.events)]
-        elif isinstance(one, dp.SelfComposedDpEvent):
-            left.append((one.event, times * _check.count("count", one.count, 0)))
-        elif times and (atom := _atom(one)) is not None:
+        node, times = left.pop()
+        if isinstance(node, dp.ComposedDpEvent):
+            left += [(part, times) for part in reversed(node.events)]
+        elif isinstance(node, dp.SelfComposedDpEvent):
+            left.append((node.event, times * _check.count("count", node.count, 0)))
+        elif times and (atom := _atom(node)) is not None:
             counts[atom] += times
     gaussians = {atom: n for atom, n in counts.items() if isinstance(atom, dp.GaussianDpEvent)}
     rest = {atom: n for atom, n in counts.items() if atom not in gaussians}
@@ -95,9 +95,9 @@ def _response(event: Any) -> Any:
 
 
 def _sampled(event: Any, rate: float) -> Any:
-    """Nothing at rate 0, the release itself at rate 1; otherwise of a Gaussian or Laplace release only.
+    """A sampled release: nothing at rate 0, the release itself at rate 1; else of Gaussian or Laplace noise only.
 
-    Rates beside which 1 has no digits left are raised to one that it has some beside: that never costs less.
+    Rates too small for 1 − rate to hold their digits are raised to `_LEAST_RATE`: a higher rate never costs less.
     """
     import dp_accounting as dp
 

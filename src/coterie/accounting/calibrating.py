@@ -49,11 +49,15 @@ def calibrate(
         spent = bound_of(flat, delta, relation, stands_still).epsilon
         return min(max(math.log(spent / epsilon), -_FAR), _FAR) if spent > 0 else -_FAR
 
-    one, two = flatten(make_event(1.0)), flatten(make_event(2.0))
-    plain = delta > 0 and one.precision > 0 and not (one.parts or two.parts or one.reason or two.reason)
-    if plain and math.isclose(one.precision, 4 * two.precision, rel_tol=1e-12):
+    single, double = flatten(make_event(1.0)), flatten(make_event(2.0))
+    plain = (
+        delta > 0
+        and single.precision > 0
+        and not (single.parts or double.parts or single.reason or double.reason)
+    )
+    if plain and math.isclose(single.precision, 4 * double.precision, rel_tol=1e-12):
         # The closed form: the event is nothing but Gaussians that all scale with the multiplier.
-        guess, growth = noise_for(epsilon, delta) * relation.reach * math.sqrt(one.precision), 1e-12
+        guess, growth = noise_for(epsilon, delta) * relation.reach * math.sqrt(single.precision), 1e-12
     else:
         guess, growth = _search(excess, epsilon, tolerance), tolerance / 2
     # A root is met up to rounding only: step up until the certificate itself agrees.

@@ -16,7 +16,7 @@ from coterie import _check
 from coterie.accounting import gaussian, groups, profiles
 from coterie.accounting.atoms import Flat, flatten, grouped
 from coterie.accounting.events import event_from_json
-from coterie.accounting.statements import Certificate
+from coterie.accounting.statements import Certificate, publishing
 from coterie.errors import InputError
 from coterie.relations import RELATIONS, REPLACE_ONE, UNIT, Relation, named
 
@@ -79,7 +79,6 @@ def certify(
         many, bound = flat, bound_of(flat, delta, relation, STANDS_STILL)
     else:
         many, bound = _of_group(flat, group, delta, relation)
-    publishing = f"delta={delta:g} is not below 1/{size}: publishing one record in full would satisfy it."
     return Certificate(
         epsilon=bound.epsilon,
         delta=delta,
@@ -89,29 +88,29 @@ def certify(
         accountant=bound.accountant,
         epsilon_optimistic=bound.epsilon if bound.exact else _optimistic(many, bound, delta, relation),
         reason=bound.reason,
-        warnings=(publishing,) if size is not None and delta >= 1 / size else (),
+        warnings=publishing(delta, [size]),
         event=event,
         size=size,
     )
 
 
 def _of_group(flat: Flat, group: int, delta: float, relation: Relation) -> tuple[Flat, Bound]:
-    """The releases as so many records meet them, and the least bound that is proved for them."""
-    many = grouped(flat, group)
-    bound = bound_of(many, delta, relation, STANDS_STILL)
-    if not any(isinstance(atom, groups.Grouped) for atom, _ in many.parts) or bound.step == 0:
-        return many, bound
-    if not relation.sizes_are_public and all(groups.is_tight(atom) for atom, _ in many.parts):
-        return many, bound._replace(accountant=f"{bound.accountant}, {groups.TIGHT}")
+    """The releases as they concern `group` records at once, and the least bound that is proved for them."""
+    of_group = grouped(flat, group)
+    bound = bound_of(of_group, delta, relation, STANDS_STILL)
+    if not any(isinstance(atom, groups.Grouped) for atom, _ in of_group.parts) or bound.step == 0:
+        return of_group, bound
+    if not relation.sizes_are_public and all(groups.is_tight(atom) for atom, _ in of_group.parts):
+        return of_group, bound._replace(accountant=f"{bound.accountant}, {groups.TIGHT}")
     single = bound_of(flat, delta, relation, STANDS_STILL)
     chained = _chained(flat, single, group, delta, relation)
     if chained < bound.epsilon:
-        return many, bound._replace(epsilon=chained, accountant=f"{single.accountant}, {groups.CHAINED}")
-    return many, bound._replace(accountant=f"{bound.accountant}, {groups.MEAN}")
+        return of_group, bound._replace(epsilon=chained, accountant=f"{single.accountant}, {groups.CHAINED}")
+    return of_group, bound._replace(accountant=f"{bound.accountant}, {groups.MEAN}")
 
 
 def _chained(flat: Flat, single: Bound, group: int, delta: float, relation: Relation) -> float:
-    """From neighbour to neighbour, one record after the other: no more than the whole run's curve is needed."""
+    """The bound from neighbour to neighbour, one record after the other; it needs the whole run's curve alone."""
     if single.step == 0 or not math.isfinite(single.epsilon):
         return math.inf
     curves = _curves(flat, relation)
@@ -234,8 +233,8 @@ def _directions(atom: Any, relation: Relation) -> tuple[profiles.Profile, ...]:
     import dp_accounting as dp
 
     ways = relation.directions
-    if isinstance(atom, groups.Grouped) and (found := groups.directions(atom, ways)) is not None:
-        return found
+    if isinstance(atom, groups.Grouped) and (grouped_profiles := groups.directions(atom, ways)) is not None:
+        return grouped_profiles
     match atom:
         case dp.GaussianDpEvent(z):
             return (profiles.gaussian(z, ways[0]),)
@@ -251,8 +250,8 @@ def _directions(atom: Any, relation: Relation) -> tuple[profiles.Profile, ...]:
             return (profiles.fixed_size(z, b / n),)
         case dp.RandomizedResponseDpEvent(p, buckets) if "replace" in ways:
             return (profiles.randomized_response(p, buckets),)
-    others = " or ".join(repr(one) for one in RELATIONS if one != relation)
-    raise InputError(f"event={atom!r}: not defined under relation={relation!r}. Use {others}.")
+    usable = " or ".join(repr(known) for known in RELATIONS if known != relation)
+    raise InputError(f"event={atom!r}: not defined under relation={relation!r}. Use {usable}.")
 
 
 def _upper_end(curves: Curves, delta: float, step: float) -> tuple[float, int]:
@@ -278,7 +277,7 @@ def _totals(curves: Curves, step: float) -> list[PLDPmf]:
 
 
 def _lower_end(curves: Curves, delta: float, step: float) -> float:
-    """What the first direction's real pair of data sets gives away for sure."""
+    """A lower bound on epsilon: what the first direction's real pair of data sets gives away for sure."""
     from dp_accounting.pld import pld_pmf
 
     total, shift = None, 0.0

@@ -120,7 +120,7 @@ def _largest(own: np.ndarray, pairs: np.ndarray, away: int, reach: np.ndarray, o
     for gone in combinations(range(len(own)), away):
         honest = np.setdiff1d(np.arange(len(own)), gone)
         groups, inverse = _precision(own[honest], pairs[np.ix_(honest, honest)])
-        member = np.array([[float(one in group) for group in groups] for one in range(len(honest))])
+        member = np.array([[float(owner in group) for group in groups] for owner in range(len(honest))])
         form = member @ inverse @ member.T * np.outer(reach[honest], reach[honest])
         for known in combinations(range(len(honest)), owners):
             worst = max(worst, float(form[np.ix_(known, known)].sum()))
@@ -132,16 +132,16 @@ def colluders(
 ) -> tuple[int, ...]:
     """The others together with whom this owner shows most: whom an attack should listen to."""
     own, pairs = _checked(own, pairs)
-    others = [one for one in range(len(own)) if one != owner]
+    peers = [peer for peer in range(len(own)) if peer != owner]
     if np.ptp(pairs[~np.eye(len(own), dtype=bool)]) == 0:  # with everybody the same: those with most noise
-        return tuple(sorted(others, key=lambda one: -own[one])[:colluding])
+        return tuple(sorted(peers, key=lambda peer: -own[peer])[:colluding])
 
     def shown(gone: tuple[int, ...]) -> float:
-        honest = [owner, *(one for one in others if one not in gone)]
+        honest = [owner, *(peer for peer in peers if peer not in gone)]
         return float(_shown(own[honest], pairs[np.ix_(honest, honest)])[0])
 
-    _few_enough(len(others), colluding)
-    return max(combinations(others, colluding), key=shown)
+    _few_enough(len(peers), colluding)
+    return max(combinations(peers, colluding), key=shown)
 
 
 def _few_enough(owners: int, away: int) -> None:
@@ -190,7 +190,7 @@ def _complete(own: np.ndarray, shared: float, away: int) -> np.ndarray:
 
 
 def _by_spectrum(own: float, offsets: np.ndarray) -> float:
-    """Equal noise on a circulant graph, nobody colluding: the mean of 1/(σ² + λ_k) over the Laplacian's spectrum."""
+    """Exposure by equal noise on a circulant graph, no colluders: the mean of 1/(σ² + λ_k), λ of the Laplacian."""
     spectrum = offsets.sum() - np.fft.fft(offsets).real
     return float(np.mean(1 / (own + spectrum)))
 
@@ -226,7 +226,7 @@ def _exhaustive(own: np.ndarray, pairs: np.ndarray, away: int) -> np.ndarray:
 
 
 def _shown(own: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """diag Σ⁻¹ among the honest."""
+    """The exposure of each honest owner, diag Σ⁻¹."""
     shown = np.zeros(len(own))
     groups, inverse = _precision(own, pairs)
     for group, value in zip(groups, np.diag(inverse)):
@@ -238,7 +238,7 @@ def _precision(own: np.ndarray, pairs: np.ndarray) -> tuple[list[set[int]], np.n
     """Σ⁻¹ between groups of the honest: owners joined by masks show their sum alone, so they count as one."""
     groups = list(_components(np.isinf(pairs)))
     finite = np.where(np.isinf(pairs), 0.0, pairs)
-    member = np.array([[float(one in group) for one in range(len(own))] for group in groups])
+    member = np.array([[float(owner in group) for owner in range(len(own))] for group in groups])
     between = member @ finite @ member.T
     np.fill_diagonal(between, 0.0)  # within a group shared noise cancels in its sum
     covariance = np.diag(member @ own + between.sum(axis=1)) - between
@@ -251,6 +251,6 @@ def _components(linked: np.ndarray) -> Iterator[set[int]]:
         group, front = set(), {min(left)}
         while front:
             group |= front
-            front = {int(at) for one in front for at in np.flatnonzero(linked[one])} - group
+            front = {int(at) for owner in front for at in np.flatnonzero(linked[owner])} - group
         left -= group
         yield group

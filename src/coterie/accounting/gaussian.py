@@ -98,7 +98,7 @@ def _fall(t: float) -> float:
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """Between one that is not enough and one that is: the neighbour of the former among doubles, which is."""
+    """The least double that is enough, between `low`, which is not, and `high`, which is."""
     while low < (middle := low / 2 + high / 2) < high:
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high

@@ -67,14 +67,14 @@ def _poisson(z: float, way: Direction, rate: float, group: int) -> Profile:
     real = mixtures(z, *_pair(way, drawn))
     if way != "replace":
         return real
-    return _mean(drawn, lambda many, any_of: profiles.gaussian(z / many, way, any_of), real.tails)
+    return _mean(drawn, lambda count, any_of: profiles.gaussian(z / count, way, any_of), real.tails)
 
 
 def _laplace(z: float, way: Direction, rate: float, group: int) -> Profile:
     """Sensitivity: as for the Gaussian, in the 1-norm. Its lower end is that of one record alone."""
     alone = profiles.laplace(z, way, rate)
     return _mean(
-        _binomial(rate, group), lambda many, any_of: profiles.laplace(z / many, way, any_of), alone.tails
+        _binomial(rate, group), lambda count, any_of: profiles.laplace(z / count, way, any_of), alone.tails
     )
 
 
@@ -83,7 +83,7 @@ def _fixed_size(z: float, batch: int, size: int, group: int) -> Profile:
     records: 2 J C at most. Its lower end: all other records at u, the group at v or u, 2C apart."""
     drawn = _hypergeometric(size, group, batch)
     real = mixtures(z, (2 * drawn[0], drawn[1]), _still())
-    return _mean(drawn, lambda many, any_of: _swapped(z / many, any_of), real.tails)
+    return _mean(drawn, lambda count, any_of: _swapped(z / count, any_of), real.tails)
 
 
 def _capped(z: float, way: Direction, rate: float, cap: int, size: int, group: int) -> Profile:
@@ -99,7 +99,7 @@ def _capped(z: float, way: Direction, rate: float, cap: int, size: int, group: i
     real = mixtures(z, *_pair(way, _kept(rate, cap, size, group)))
     if binds == 0.0:
         return Profile(free.lower, free.upper, free.delta, real.tails)
-    full = _mean(drawn, lambda many, any_of: _swapped(z / many, any_of), real.tails)
+    full = _mean(drawn, lambda count, any_of: _swapped(z / count, any_of), real.tails)
     return profiles.either(free, full, binds, real.tails)
 
 
@@ -113,46 +113,48 @@ Drawn = tuple[Floats, Floats]  # how many of the group, and with which probabili
 def _binomial(rate: float, group: int) -> Drawn:
     from scipy.stats import binom
 
-    many = np.arange(group + 1.0)
-    return _few(many, binom.pmf(many, group, rate))
+    counts = np.arange(group + 1.0)
+    return _few(counts, binom.pmf(counts, group, rate))
 
 
 def _hypergeometric(size: int, group: int, batch: int) -> Drawn:
     from scipy.stats import hypergeom
 
-    many = np.arange(group + 1.0)
-    return _few(many, hypergeom.pmf(many, size, group, batch))
+    counts = np.arange(group + 1.0)
+    return _few(counts, hypergeom.pmf(counts, size, group, batch))
 
 
 def _kept(rate: float, cap: int, size: int, group: int) -> Drawn:
-    """Of a sample that is cut at `cap`: any so many records are as likely to be the kept ones."""
+    """How many of the group are in a sample cut at `cap`: any set of that many records is as likely to be kept."""
     from scipy.stats import binom, hypergeom
 
     samples = np.arange(cap + 1)
     chance = np.append(binom.pmf(samples[:-1], size, rate), binom.sf(cap - 1, size, rate))
     likely = samples[chance > _NEGLIGIBLE]
-    many = np.arange(group + 1.0)
-    weights = chance[likely] @ hypergeom.pmf(many[None], size, group, likely[:, None])
-    return many, weights / weights.sum()
+    counts = np.arange(group + 1.0)
+    weights = chance[likely] @ hypergeom.pmf(counts[None], size, group, likely[:, None])
+    return counts, weights / weights.sum()
 
 
-def _few(many: Floats, weights: Floats) -> Drawn:
+def _few(counts: Floats, weights: Floats) -> Drawn:
     """Numbers that hardly ever occur are counted as the largest."""
     beyond = np.cumsum(weights[::-1])[::-1]
-    rare = (beyond < _NEGLIGIBLE) & (many < many[-1])
+    rare = (beyond < _NEGLIGIBLE) & (counts < counts[-1])
     weights = np.append(weights[~rare][:-1], weights[rare].sum() + weights[-1])
-    return many[~rare], weights / weights.sum()
+    return counts[~rare], weights / weights.sum()
 
 
 def _mean(drawn: Drawn, pair: Callable[[float, float], Profile], tails: Any) -> Profile:
     """The mean over how many were drawn, given that any were, of the pairs `pair(how many, chance of any)`."""
     any_of = 1.0 - drawn[1][0] if drawn[0][0] == 0 else 1.0
-    given = [(weight / any_of, pair(many, any_of)) for many, weight in zip(*drawn) if many and weight > 0]
+    given = [(weight / any_of, pair(count, any_of)) for count, weight in zip(*drawn) if count and weight > 0]
 
     def delta(epsilons: Floats) -> Floats:
-        return sum((weight * one.delta(epsilons) for weight, one in given), np.zeros(np.shape(epsilons)))
+        return sum(
+            (weight * profile.delta(epsilons) for weight, profile in given), np.zeros(np.shape(epsilons))
+        )
 
-    lower, upper = min(one.lower for _, one in given), max(one.upper for _, one in given)
+    lower, upper = min(profile.lower for _, profile in given), max(profile.upper for _, profile in given)
     return Profile(lower, upper, delta, tails)
 
 
@@ -161,7 +163,7 @@ def _still() -> Drawn:
 
 
 def _pair(way: Direction, drawn: Drawn) -> tuple[Drawn, Drawn]:
-    """Where P and Q have their centres, P on the right: equal records among zeros."""
+    """The centres of P and of Q, P's on the right: equal records among zeros."""
     there, back = drawn, (-drawn[0], drawn[1])
     return {"remove": (there, _still()), "add": (_still(), back), "replace": (there, back)}[way]
 
@@ -172,8 +174,8 @@ def mixtures(z: float, p: Drawn, q: Drawn) -> Profile:
     Then ln(P/Q) grows with the outcome: its slope is the difference of the two posterior mean centres, over z².
 
     >>> half = (np.array([0.0, 1.0]), np.array([0.5, 0.5]))
-    >>> one = mixtures(1.0, half, (np.zeros(1), np.ones(1)))
-    >>> float(np.round(one.delta(np.array([0.0])), 4)[0])
+    >>> profile = mixtures(1.0, half, (np.zeros(1), np.ones(1)))
+    >>> float(np.round(profile.delta(np.array([0.0])), 4)[0])
     0.1915
     """
     from scipy.special import log_ndtr
@@ -201,11 +203,11 @@ def mixtures(z: float, p: Drawn, q: Drawn) -> Profile:
 
     def tails(epsilons: Floats) -> tuple[Floats, Floats]:
         x = outcomes(epsilons)
-        mass, other = np.ones(len(x)), np.ones(len(x))
+        mass_p, mass_q = np.ones(len(x)), np.ones(len(x))
         inside = np.isfinite(x)
-        mass[inside], other[inside] = np.exp(above(x[inside], p)), np.exp(above(x[inside], q))
+        mass_p[inside], mass_q[inside] = np.exp(above(x[inside], p)), np.exp(above(x[inside], q))
         beyond = epsilons > upper
-        return np.where(beyond, 0.0, mass), np.where(beyond, 0.0, other)
+        return np.where(beyond, 0.0, mass_p), np.where(beyond, 0.0, mass_q)
 
     def delta(epsilons: Floats) -> Floats:
         x, deltas = outcomes(epsilons), -np.expm1(np.minimum(epsilons, 0.0))
@@ -214,7 +216,7 @@ def mixtures(z: float, p: Drawn, q: Drawn) -> Profile:
         deltas[inside] = np.exp(log_p) * -np.expm1(np.minimum(epsilons[inside] + log_q - log_p, 0.0))
         return deltas
 
-    lower, upper = (float(one) for one in loss(np.array(ends)))
+    lower, upper = (float(end) for end in loss(np.array(ends)))
     return Profile(lower, upper, delta, tails)
 
 
@@ -240,7 +242,7 @@ def largest(curves: Iterable[Any]) -> Floats:
 
 
 def chained(curve: Callable[[Floats], Floats], epsilon: float, group: int, delta: float) -> float:
-    """The least ε on a grid for a group of neighbours' neighbours, of δ(ε) for one and its ε at this δ.
+    """The least ε on a grid for `group` records changed one after the other, of one record's δ(ε) and its ε at this δ.
 
     Guarantee: every way of splitting ε is a bound, so that a grid finds none that does not hold.
     """

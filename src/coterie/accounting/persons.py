@@ -66,24 +66,24 @@ def of_events(
             for kinds in combinations_with_replacement(by_kind, owners)
             if all(len(by_kind[kind]) >= times for kind, times in Counter(kinds).items())
         ]
-    each = (
+    certificates = (
         certify(group, delta=delta, relation=relation, view=view, unit=at_owners(unit, owners))
         for group in sets
     )
-    return max(each, key=lambda one: one.epsilon)
+    return max(certificates, key=lambda certificate: certificate.epsilon)
 
 
 def no_better(events: Sequence[DpEvent], owners: int, relation: Relation) -> DpEvent:
     """An event that costs no less than any so many of these: exactly the largest where they are Gaussian."""
     flats = [flatten(event) for event in events]
     if not any(flat.parts or flat.reason for flat in flats):
-        by_cost = sorted(zip(flats, events), key=lambda each: -each[0].precision)
+        by_cost = sorted(zip(flats, events), key=lambda pair: -pair[0].precision)
         return _composed([event for _, event in by_cost[:owners]])
     return _composed([_weakest(flats, relation)] * owners)
 
 
 def _composed(events: Sequence[DpEvent]) -> DpEvent:
-    """Equal ones once, with how often: a file of it stays short."""
+    """The events as one; equal ones stand in it once, with their number, so that a file of it stays short."""
     import dp_accounting as dp
 
     counts = Counter(map(repr, events))

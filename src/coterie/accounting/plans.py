@@ -83,7 +83,7 @@ def against_it(plan: ReleasePlan, delta: float) -> str:
 
 def worst_against(plan: ReleasePlan, delta: float) -> Certificate:
     """The largest certificate against all other owners together, and so against whoever adds the messages up."""
-    return max(against_all_others(plan, delta), key=lambda one: one.epsilon)
+    return max(against_all_others(plan, delta), key=lambda certificate: certificate.epsilon)
 
 
 def named_against(view: str) -> str | None:
@@ -97,7 +97,7 @@ def named_against(view: str) -> str | None:
 
 
 def with_more(plan: ReleasePlan, grown: ReleasePlan, more: str, delta: float) -> str:
-    """The view of a plan that has grown by `more`, all of it in what it says of whoever adds up."""
+    """The view of a plan that has grown by `more`; an ε in it against whoever adds up is then the grown plan's."""
     if plan.view == "public transcript":
         return plan.view
     seen = plan.view
@@ -121,20 +121,20 @@ def charges_of(plan: ReleasePlan, owner: int, messages: int) -> Charges:
         raise InputError(
             f"messages={messages}: must be 1 or the plan's {plan.releases[owner]} releases of owner {owner}."
         )
-    one = replace(bare, releases=tuple(min(most, 1) for most in plan.releases)).event(owner)
+    per_message = replace(bare, releases=tuple(min(most, 1) for most in plan.releases)).event(owner)
     parts = 0
     if isinstance(plan.sampler, OnePass | Passes):
         parts = -(-plan.sizes[owner] // plan.sampler.batch)
-    return Charges(upfront, one, tables, parts)
+    return Charges(upfront, per_message, tables, parts)
 
 
 def person_told(plan: ReleasePlan, delta: float, owners_per_person: int) -> Certificate | None:
-    """What every report says of a person at `told_owners` of them; None where there is one owner only."""
+    """The certificate that every report states of a person at `told_owners` owners; None where there is one owner."""
     return person_of(plan, delta, told_owners(owners_per_person)) if len(plan.sizes) > 1 else None
 
 
 def pair_told(plan: ReleasePlan, delta: float, owners_per_person: int) -> Certificate | None:
-    """What every report says beside it of a person at two owners; None where that is the same."""
+    """The certificate that every report states beside it, of a person at two owners; None where that is the same."""
     return person_of(plan, delta, 2) if owners_per_person > 2 else None
 
 
@@ -147,8 +147,8 @@ def person_of(plan: ReleasePlan, delta: float, owners: int) -> Certificate:
     check_owners(owners, len(plan.sizes))
     own = [plan.event(owner) for owner in range(len(plan.sizes))]
     private = not any(flatten(event).reason for event in own)
-    events, many = (own, owners) if plan.own_noise or not private else ([_jointly(plan, owners)], 1)
-    certificate = of_events(events, many, delta, plan.relation, view=plan.view, unit=plan.unit.words)
+    events, members = (own, owners) if plan.own_noise or not private else ([_jointly(plan, owners)], 1)
+    certificate = of_events(events, members, delta, plan.relation, view=plan.view, unit=plan.unit.words)
     return replace(
         certificate, unit=at_owners(plan.unit.words, owners), reason=plan.flaw or certificate.reason
     )
@@ -185,7 +185,7 @@ def _noise_at(plan: ReleasePlan, owners: int) -> float:
 
 
 def _sampled(plan: ReleasePlan, noise: float, owners: int) -> DpEvent:
-    """So many releases of all records, or of Poisson samples.
+    """The event of all releases of a run, of all records or of Poisson samples.
 
     Argument: with p the chance that any of the owners draws its unit, both data sets' releases are (1 − p) A + p B with
     the same A, and B a mixture over who did, with weights that both share. Joint convexity takes the mixture out, and

@@ -128,8 +128,8 @@ def truncated(noise_multiplier: float, direction: Direction, rate: float, cap: i
     binds = float(binom.sf(cap - 1, size - 1, rate))  # given that the record was drawn
     if binds == 0.0:
         return free
-    kept = float(binom.sf(cap, size, rate)) * cap / binds / size
-    capped = gaussian(noise_multiplier / 2, "replace", kept)
+    chance = float(binom.sf(cap, size, rate)) * cap / binds / size
+    capped = gaussian(noise_multiplier / 2, "replace", chance)
     # All other records at zero: two real data sets, sampled at the rate of being drawn and kept.
     realised = gaussian(noise_multiplier, direction, float(binom.sf(np.arange(cap), size, rate).sum()) / size)
     return either(free, capped, binds, realised.tails)
@@ -147,19 +147,19 @@ def either(free: Profile, full: Profile, binds: float, tails: Tails) -> Profile:
 
 def randomized_response(noise_parameter: float, buckets: int) -> Profile:
     """One of `buckets` answers, replaced by a uniform one with probability `noise_parameter`."""
-    other = noise_parameter / buckets
-    truth = 1 - noise_parameter + other
-    most = math.log(truth / other)
+    wrong = noise_parameter / buckets
+    truth = 1 - noise_parameter + wrong
+    most = math.log(truth / wrong)
 
     def delta(epsilons: Floats) -> Floats:
         alpha = np.exp(np.minimum(epsilons, most))
-        own, swapped = np.maximum(truth - alpha * other, 0), np.maximum(other - alpha * truth, 0)
-        return own + swapped + (buckets - 2) * other * np.maximum(1 - alpha, 0)
+        own, swapped = np.maximum(truth - alpha * wrong, 0), np.maximum(wrong - alpha * truth, 0)
+        return own + swapped + (buckets - 2) * wrong * np.maximum(1 - alpha, 0)
 
     def tails(epsilons: Floats) -> tuple[Floats, Floats]:
         own, rest, swapped = epsilons <= most, epsilons <= 0, epsilons <= -most
-        middle = (buckets - 2) * other
-        return own * truth + rest * middle + swapped * other, own * other + rest * middle + swapped * truth
+        middle = (buckets - 2) * wrong
+        return own * truth + rest * middle + swapped * wrong, own * wrong + rest * middle + swapped * truth
 
     return Profile(-most, most, delta, tails)
 
@@ -182,24 +182,24 @@ def below(profile: Profile, step: float) -> tuple[PLDPmf, float]:
     from dp_accounting.pld import pld_pmf
 
     upper, lower = profile.tails(np.array([-step, step]))
-    centre, other = float(upper[0] - upper[1]), float(lower[0] - lower[1])
+    centre_p, centre_q = float(upper[0] - upper[1]), float(lower[0] - lower[1])
     # Between the two ends in exact arithmetic; where hardly any mass is in between, rounding must not move it out.
-    origin = min(max(math.log(centre / other), -step), step) if min(centre, other) > 0 else -step
+    origin = min(max(math.log(centre_p / centre_q), -step), step) if min(centre_p, centre_q) > 0 else -step
     first, last = math.floor((profile.lower - origin) / step), math.ceil((profile.upper - origin) / step)
     points = np.arange(min(first, -2), max(last, 2) + 1)
     mass = _mass_from(profile, points * step + origin, step)
-    mass[points == 0] += centre
+    mass[points == 0] += centre_p
     return pld_pmf.DensePLDPmf(step, int(points[0]), mass, 0.0, False), origin
 
 
 def composed(single: PLDPmf, times: int) -> PLDPmf:
-    """So many of them; in which no number is one where a Fourier transform's power had none."""
+    """So many of them, composed; where a power of the Fourier transform overflows, its masses are NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         return single.self_compose(times)
 
 
 def length(profile: Profile, step: float, times: int) -> int:
-    """How many grid points as many releases take, composed: known before any of them is allocated."""
+    """How many grid points so many composed releases take: known before any of them is allocated."""
     from dp_accounting.pld import common
 
     masses = above(profile, step).to_dense_pmf()._probs
@@ -210,8 +210,8 @@ def length(profile: Profile, step: float, times: int) -> int:
 def epsilon_between(pmf: PLDPmf, delta: float) -> tuple[float, float]:
     """Two numbers a millionth apart that enclose the epsilon of a discrete privacy loss distribution.
 
-    The library's own inverse divides by e^−loss, which underflows between losses of 709 and 745. Of a distribution in
-    whose making numbers ended, nothing is known.
+    The library's own inverse divides by e^−loss, which underflows between losses of 709 and 745. A distribution that
+    overflowed into NaN bounds nothing.
     """
     from scipy.optimize import brentq
 

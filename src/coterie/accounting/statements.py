@@ -7,6 +7,7 @@ view, and prints them together: an epsilon without these cannot be printed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,33 @@ class Finding(Statement):
         return f"audited: ε ≥ {lower(self.epsilon)} {self.context} {effort}"
 
 
+def publishing(delta: float, sizes: Sequence[int | None]) -> tuple[str, ...]:
+    """What to beware of where δ is no smaller than one over a number of records; one sentence, however many owners.
+
+    >>> publishing(0.01, [50, 5000])
+    ('delta=0.01 is not below 1/5000: publishing one record in full would satisfy it.',)
+    >>> publishing(0.01, [100, 400, 50])[0].partition(":")[0]
+    'delta=0.01 is not below 1/n of 2 of 3 owners (n from 100 to 400)'
+    """
+    found = [size for size in sizes if size is not None and delta >= 1 / size]
+    if not found:
+        return ()
+    least, most = min(found), max(found)
+    several = f"1/n of {len(found):,} of {len(sizes):,} owners (n from {least} to {most})"
+    limit = f"1/{most}" if least == most else several
+    return (f"delta={delta:g} is not below {limit}: publishing one record in full would satisfy it.",)
+
+
+def warnings_of(certificates: Sequence[Certificate]) -> list[str]:
+    """What a run's certificates warn of, each once: one is an owner's, and there may be hundreds."""
+    found: list[str] = []
+    for delta in sorted({certificate.delta for certificate in certificates}):
+        warned = [one.size if one.warnings else None for one in certificates if one.delta == delta]
+        found += publishing(delta, warned)
+    return found
+
+
 def _number(value: float) -> str:
     if math.isinf(value):
         return "∞"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.4g}"

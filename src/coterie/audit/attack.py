@@ -89,7 +89,7 @@ def audit(
 
 
 def check_effort(games: int, confidence: float) -> None:
-    """Refuse what no bound can be made of, before anything is played."""
+    """Refuse settings from which no bound follows, before anything is played."""
     _check.count("games", games, least=32)
     _check.probability("confidence", confidence)
 
@@ -137,10 +137,10 @@ def _scored(
         return (without.sum(axis=1), with_.sum(axis=1)), "likelihood ratio"
     if hidden.can_follow(program, parts):
         followed = _followed(program, pair, parts)
-        found = played(sides, pair, half, seed, hidden.notes, tell, followed)
-        return found, "likelihood ratio, hidden steps followed"
+        ratios = played(sides, pair, half, seed, hidden.notes, tell, followed)
+        return ratios, "likelihood ratio, hidden steps followed"
     without, with_ = played(sides, pair, half, seed, scores.features, tell)
-    without, with_ = (one.reshape(len(one), -1) for one in (without, with_))
+    without, with_ = (features.reshape(len(features), -1) for features in (without, with_))
     taught = half // 3
     learnt = trained.fit(without[:taught], with_[:taught])
     return (
@@ -150,11 +150,11 @@ def _scored(
 
 
 def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Callable:
-    """From the notes of games and their seeds to their likelihood ratios."""
+    """A function from the notes of games and their seeds to their likelihood ratios."""
     steps, ratio = hidden.own_steps(program, pair.owner), hidden.likelihood_ratio(parts)
 
-    def score(kept: hidden.Kept, seeds: jax.Array, known: scores.Known) -> jax.Array:
-        own = jax.tree.map(lambda leaf: leaf[:, steps], kept)
+    def score(notes: hidden.Kept, seeds: jax.Array, known: scores.Known) -> jax.Array:
+        own = jax.tree.map(lambda leaf: leaf[:, steps], notes)
         with jax.threefry_partitionable(False):  # as the engine draws
             return ratio(own, seeds, known, program.params)
 
@@ -168,24 +168,24 @@ def played(
     seed: int,
     watch: Callable,
     tell: Callable = lambda what, done, of: None,
-    after: Callable = lambda kept, seeds, known: kept,
+    after: Callable = lambda notes, seeds, known: notes,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(games, steps, ...) of what `after` makes of what `watch` keeps, without and with the record, each world with its
     own program; no two games share a seed."""
     known = scores.known(sides[1].program, pair, sides[0].program)
     at_once = _at_once(sides[1].program, pair, games)
-    kept: tuple[list, list] = ([], [])
+    collected: tuple[list, list] = ([], [])
     first, done = seed, 0
     for world, shards in enumerate((pair.without, pair.with_)):
         program, mixer = sides[world]
         seen = known._replace(weights=known.believed.weights[world])
         for start in range(0, games, at_once):
             seeds = jnp.asarray((first + np.arange(at_once)) % _LAST_SEED, jnp.uint32)
-            found = after(play(program, shards, mixer, seeds=seeds, watch=watch, aside=seen), seeds, seen)
-            kept[world].append(np.asarray(found)[: games - start])
-            first, done = first + at_once, done + len(kept[world][-1])
+            outcome = after(play(program, shards, mixer, seeds=seeds, watch=watch, aside=seen), seeds, seen)
+            collected[world].append(np.asarray(outcome)[: games - start])
+            first, done = first + at_once, done + len(collected[world][-1])
             tell("playing games", done, 2 * games)
-    return np.concatenate(kept[0]), np.concatenate(kept[1])
+    return np.concatenate(collected[0]), np.concatenate(collected[1])
 
 
 def _at_once(program: Program, pair: Neighbours, games: int) -> int:
@@ -194,6 +194,6 @@ def _at_once(program: Program, pair: Neighbours, games: int) -> int:
     numbers = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(program.plan.noise_like))
     steps = program.steps
     sampled = rows if not scores.pairs.is_hidden(program.plan.sampler) else 1
-    each = owners * (8 * numbers + 2 * sampled) + steps
-    fits = min(_MOST_AT_ONCE, max(_MEMORY // each, 64), max(games, 1))
+    per_game = owners * (8 * numbers + 2 * sampled) + steps
+    fits = min(_MOST_AT_ONCE, max(_MEMORY // per_game, 64), max(games, 1))
     return 1 << (fits.bit_length() - 1)

@@ -113,8 +113,8 @@ def _best_rule(games: tuple[np.ndarray, np.ndarray], value, confidence: float) -
     rules = [Rule(float(at), flipped) for at in middles for flipped in (False, True)]
     ordered = (np.sort(games[0]), np.sort(games[1]))
     counts = [_counts(ordered, rule) for rule in rules]
-    found = [value(rates) for rates in _interval(counts, games, confidence)]
-    return rules[int(np.argmax(found))]
+    bounds = [value(rates) for rates in _interval(counts, games, confidence)]
+    return rules[int(np.argmax(bounds))]
 
 
 def _counts(ordered: tuple[np.ndarray, np.ndarray], rule: Rule) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def _interval(
     low = np.where(right > 0, beta.ppf(missed, np.maximum(right, 1), of_right - right + 1), 0.0)
     short = np.maximum(of_wrong - wrong, 1)
     high = np.where(wrong < of_wrong, beta.ppf(1 - missed, wrong + 1, short), 1.0)
-    return [Rates(float(one), float(other)) for one, other in zip(low, high)]
+    return [Rates(float(least), float(most)) for least, most in zip(low, high)]
 
 
 def _epsilon(rates: Rates, delta: float) -> float:

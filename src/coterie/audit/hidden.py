@@ -67,23 +67,23 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Kept, Array, Known, PyTree],
     """(games,) log P(seen | with) − log P(seen | without), of notes (games, own steps, ...) and the games' seeds."""
     density = scores.density_of(parts)
 
-    def in_world(at: Array, kept: Kept, seed: Array, known: Known, params: PyTree) -> Array:
+    def in_world(at: Array, note: Kept, seed: Array, known: Known, params: PyTree) -> Array:
         believed, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
 
-        def step(private: PyTree, kept: Kept) -> tuple[PyTree, Array]:
-            context = believed.told(kept.context, known.owner)
+        def step(private: PyTree, note: Kept) -> tuple[PyTree, Array]:
+            context = believed.told(note.context, known.owner)
             batches = scores.batches_of(parts.sampler, records, known, context.turn)
             batch = jax.tree.map(lambda leaf: leaf[0], batches)
-            said, zeros = scores.speaker(parts, private, kept.public, batch, context)
-            fit = _fitted(said, zeros + scores.NUDGE, kept.message, private)
-            return fit.private, density(kept.message, fit.mean, fit.spread)
+            speak, zeros = scores.speaker(parts, private, note.public, batch, context)
+            fit = _fitted(speak, zeros + scores.NUDGE, note.message, private)
+            return fit.private, density(note.message, fit.mean, fit.spread)
 
-        start = _start(parts, believed, kept, seed, known, params)
-        return jnp.sum(jax.lax.scan(step, start, kept)[1])
+        start = _start(parts, believed, note, seed, known, params)
+        return jnp.sum(jax.lax.scan(step, start, note)[1])
 
-    def game(kept: Kept, seed: Array, known: Known, params: PyTree) -> Array:
+    def game(note: Kept, seed: Array, known: Known, params: PyTree) -> Array:
         worlds = jax.vmap(in_world, (0, None, None, None, None))
-        without, with_ = worlds(jnp.arange(2), kept, seed, known, params)
+        without, with_ = worlds(jnp.arange(2), note, seed, known, params)
         return with_ - without
 
     return jax.jit(jax.vmap(game, (0, 0, None, None)))
@@ -99,26 +99,26 @@ class _Fit(NamedTuple):
 
 
 def _start(
-    parts: Mechanics, believed: Believed, kept: Kept, seed: Array, known: Known, params: PyTree
+    parts: Mechanics, believed: Believed, note: Kept, seed: Array, known: Known, params: PyTree
 ) -> PyTree:
     """The owner's private state before its first step, as the engine makes it."""
     key = noises.owner_keys(seed, noises.COINS, believed.size.shape[0])[known.owner]
-    first = jax.tree.map(lambda leaf: leaf[0], kept.context)
+    first = jax.tree.map(lambda leaf: leaf[0], note.context)
     zero = jnp.int32(0)
     context = believed.told(first, known.owner)._replace(owner=known.owner, step=zero, turn=zero, key=key)
     state = parts.functions.init(params, context)
     return state.private if isinstance(parts.functions, Rounds) else state
 
 
-def _fitted(said: Callable, unit: Array, observed: Array, private: PyTree) -> _Fit:
+def _fitted(speak: Callable, unit: Array, observed: Array, private: PyTree) -> _Fit:
     """Newton's steps to the noise with which the message would have been the observed one."""
 
     def again(fit: _Fit, _: None) -> tuple[_Fit, None]:
-        value, slope_along, kept = jax.linearize(said, fit.unit, has_aux=True)
+        value, slope_along, carried = jax.linearize(speak, fit.unit, has_aux=True)
         slope = slope_along(jnp.ones_like(fit.unit))
         gap = jnp.where(slope != 0, (observed - value) / jnp.where(slope != 0, jnp.square(slope), 1.0), 0.0)
         (step,) = jax.linear_transpose(slope_along, fit.unit)(gap)
-        return _Fit(fit.unit + step, value - slope_along(fit.unit), jnp.abs(slope), kept), None
+        return _Fit(fit.unit + step, value - slope_along(fit.unit), jnp.abs(slope), carried), None
 
     start = _Fit(unit, jnp.zeros_like(observed), jnp.zeros_like(observed), private)
     return jax.lax.scan(again, start, None, length=_PASSES)[0]

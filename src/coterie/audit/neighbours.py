@@ -117,8 +117,8 @@ def worst_case(protocol: str, world: World, options: dict[str, Any] | None = Non
     without = None
     if not program.plan.relation.sizes_are_public:  # one record less: other data, and a program of its own
         fewer = replace(task, sizes=(records - 1, *task.sizes[1:]))
-        other = build(protocol, fewer, options, world.calibration)
-        without = Side(other, mixer_of(fewer, other))
+        program_without = build(protocol, fewer, options, world.calibration)
+        without = Side(program_without, mixer_of(fewer, program_without))
     mixer = mixer_of(task, program)
     if program.plan.shared is not None:
         program = _among(program, honest(program, 0))
@@ -128,12 +128,12 @@ def worst_case(protocol: str, world: World, options: dict[str, Any] | None = Non
 
 
 def honest(program: Program, owner: int) -> list[int]:
-    """The owner, then those whose messages say something of its noise: all but the worst colluders; else nobody."""
+    """The owner, then, where noise is shared, everybody except those whose colluding would be worst."""
     shared, owners = program.plan.shared, len(program.plan.sizes)
     if shared is None:
         return [owner]
     gone = colluders(np.ones(owners), shared.variances(owners), shared.colluding, owner)
-    return [owner, *(one for one in range(owners) if one != owner and one not in gone)]
+    return [owner, *(peer for peer in range(owners) if peer != owner and peer not in gone)]
 
 
 def _among(program: Program, who: list[int]) -> Program:
@@ -145,12 +145,12 @@ def _among(program: Program, who: list[int]) -> Program:
 def rows_of_plan(plan: ReleasePlan, who: Sequence[int]) -> ReleasePlan:
     """The plan of some owners."""
     own: dict[str, Any] = {
-        field.name: tuple(value[one] for one in who)
+        field.name: tuple(value[owner] for owner in who)
         for field in fields(plan)
         if isinstance(value := getattr(plan, field.name), tuple) and len(value) == len(plan.sizes)
     }
     for name, table in plan.tables.items():
-        rows = (tuple(each[one] for one in who) for each in (table.noise_multiplier, table.sizes))
+        rows = (tuple(column[owner] for owner in who) for column in (table.noise_multiplier, table.sizes))
         own[name] = replace(table, **dict(zip(("noise_multiplier", "sizes"), rows)))
     if plan.shared is not None:
         own["shared"] = plan.shared.among(who)
@@ -230,14 +230,14 @@ def canary(sizes: Sequence[int], length: float, program: Program) -> Neighbours:
     if plan.unit == RECORD:
         return Neighbours(worlds[0], worlds[1], 0, row)
     within = jnp.ones(x.shape[:2], jnp.int32)
-    many = within.at[0, row].set(plan.unit.records)
-    without, with_ = (_of_units(*each, plan.unit) for each in zip(worlds, (within, many)))
+    full = within.at[0, row].set(plan.unit.records)
+    without, with_ = (_of_units(*world, plan.unit) for world in zip(worlds, (within, full)))
     return Neighbours(without, with_, 0, row)
 
 
 def _of_units(records: Shards, within: Array, unit: Unit) -> Shards:
     """Each record as a unit, as often as it has places."""
-    x, y = (jnp.repeat(each[:, :, None], unit.records, axis=2) for each in (records.x, records.y))
+    x, y = (jnp.repeat(column[:, :, None], unit.records, axis=2) for column in (records.x, records.y))
     return Shards(x, y, records.counts, within)
 
 
@@ -270,22 +270,22 @@ def words(setting: Setting) -> str:
 def hidden_cases(
     sampler: FixedSize | Poisson, size: int, row: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Without and with the record in a hidden sample: probabilities (2,), positions and masks (2, batch).
+    """Hidden samples without the record and with it: their probabilities (2,), positions and masks (2, batch).
 
     All other records are taken to be alike, so it does not matter which of them were drawn; for Poisson sampling
     they are taken to contribute nothing, so it does not matter how many. Where that is not so, the score made of it
     is weaker, and what follows from its games still valid.
     """
     if isinstance(sampler, Poisson):
-        chance, batch, others = sampler.rate, 1, np.zeros(1, np.float32)
+        chance, batch, mask = sampler.rate, 1, np.zeros(1, np.float32)
     else:
         chance, batch = sampler.batch / size, sampler.batch
-        others = np.ones(batch, np.float32)
-    rest = np.array([other for other in range(min(size, batch + 1)) if other != row][:batch] or [0])
+        mask = np.ones(batch, np.float32)
+    rest = np.array([place for place in range(min(size, batch + 1)) if place != row][:batch] or [0])
     rest = np.resize(rest, batch)
     inside = rest.copy()
     inside[0] = row
-    masks = np.stack([others, np.maximum(others, np.eye(1, batch, dtype=np.float32)[0])])
+    masks = np.stack([mask, np.maximum(mask, np.eye(1, batch, dtype=np.float32)[0])])
     return np.array([1 - chance, chance]), np.stack([rest, inside]), masks
 
 

@@ -36,8 +36,8 @@ def opinions(scores: tuple[np.ndarray, np.ndarray], certificate: Certificate, co
         left_out[ONE_RUN] = (
             f"with {bounds.ONE_RUN_MOST:,} canaries it needs δ below {(1 - confidence) / bounds.ONE_RUN_MOST:.1g}"
         )
-    elif (found := bounds.one_run(*scores, delta=delta, confidence=confidence)) > 0:
-        shown[ONE_RUN] = found
+    elif (epsilon := bounds.one_run(*scores, delta=delta, confidence=confidence)) > 0:
+        shown[ONE_RUN] = epsilon
     else:
         left_out[ONE_RUN] = "it could not tell the worlds apart"
     return Opinions(shown, left_out)

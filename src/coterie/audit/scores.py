@@ -42,7 +42,7 @@ class Believed(NamedTuple):
     weights: Array  # of the view
 
     def of(self, world: int | Array) -> Believed:
-        """One world's, (owners, ...)."""
+        """The numbers of one world, (owners, ...)."""
         return jax.tree.map(lambda leaf: leaf[world], self)
 
     def told(self, context: Context, owner: Array | None = None) -> Context:
@@ -84,7 +84,7 @@ def known(program: Program, pair: Neighbours, without: Program | None = None) ->
         cases = pairs.hidden_cases(sampler, program.plan.sizes[owner], pair.row)  # type: ignore[arg-type]
     both = jax.tree.map(lambda a, b: jnp.stack([a[owner], b[owner]]), pair.without, pair.with_)
     chance, positions, mask = cases
-    numbers = [_believed(each, owner) for each in (without or program, program)]
+    numbers = [_believed(running, owner) for running in (without or program, program)]
     return Known(
         records=both,
         owner=jnp.int32(owner),
@@ -133,8 +133,8 @@ def view(program: Program, owner: int) -> np.ndarray:
     if program.plan.masked is not None:  # all have the same part; who is absent is not among the colluders
         part, quorum = np.ones(owners), quorum - program.plan.masked.colluding
     part[owner] = -1.0
-    kept = np.argsort(part, kind="stable")[:quorum]
-    return np.where(np.isin(np.arange(owners), kept), program.aggregate, 0.0)
+    summed = np.argsort(part, kind="stable")[:quorum]
+    return np.where(np.isin(np.arange(owners), summed), program.aggregate, 0.0)
 
 
 def _covariance(program: Program) -> np.ndarray:
@@ -171,9 +171,9 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Arra
 
     def watch(seen: Seen, shards: Holdings, known: Known) -> Array:
         rounds = isinstance(parts.functions, Rounds)
-        said = jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
+        message = jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
         public, ctx = at_owner(known.owner, seen) if rounds else (seen.public, seen.context)
-        observed = known.weights @ said if rounds else said
+        observed = known.weights @ message if rounds else message
 
         def log_chance(at: int) -> Array:
             world, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
@@ -202,7 +202,7 @@ def separation(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Array]:
     """A watcher for public samples: (3,) how far the two worlds' means are apart, in standard deviations of the noise,
     and the noise along that line in either of them, were it the true one; NaN where the record does not show."""
 
-    def others(seen: Seen, shards: Holdings, known: Known) -> tuple[Array, Array]:
+    def of_others(seen: Seen, shards: Holdings, known: Known) -> tuple[Array, Array]:
         def answer(own: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
             return _response(parts, public, everything(own), ctx)
 
@@ -215,7 +215,7 @@ def separation(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Array]:
         public, ctx = at_owner(known.owner, seen) if rounds else (seen.public, seen.context)
         weight = known.weights[known.owner] if rounds else jnp.float32(1.0)
         observed = known.weights @ jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
-        rest, spreads = others(seen, shards, known) if parts.joint else (jnp.zeros_like(observed), None)
+        rest, spreads = of_others(seen, shards, known) if parts.joint else (jnp.zeros_like(observed), None)
 
         def response(at: int) -> tuple[Array, Array]:
             records = jax.tree.map(lambda leaf: leaf[at], known.records)
@@ -234,11 +234,11 @@ def separation(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Array]:
     return watch
 
 
-def _together(known: Known, others: Array | None, own: Array) -> Array:
+def _together(known: Known, spreads: Array | None, own: Array) -> Array:
     """Standard deviation of what is seen: of the attacked owner's weighted noise, with that of the others."""
-    if others is None:
+    if spreads is None:
         return jnp.abs(own)
-    every = others.at[known.owner].set(own)
+    every = spreads.at[known.owner].set(own)
     return jnp.sqrt(jnp.sum(every * (known.covariance @ every), axis=0))
 
 
@@ -261,15 +261,15 @@ def features(seen: Seen, shards: Holdings, known: Known) -> Array:
 
 def _response(parts: Mechanics, public: PyTree, batch: Batch, ctx: Context) -> tuple[Array, Array]:
     """Mean and spread of the owner's message, number by number."""
-    said, zeros = speaker(parts, (), public, batch, ctx)
+    speak, zeros = speaker(parts, (), public, batch, ctx)
     if parts.whole:
-        mean = said(zeros)[0]
-        return mean, jnp.abs(said(jnp.ones_like(zeros))[0] - mean)
+        mean = speak(zeros)[0]
+        return mean, jnp.abs(speak(jnp.ones_like(zeros))[0] - mean)
     if parts.separate:
-        mean, spread = jax.jvp(lambda unit: said(unit)[0], (zeros,), (jnp.ones_like(zeros),))
+        mean, spread = jax.jvp(lambda unit: speak(unit)[0], (zeros,), (jnp.ones_like(zeros),))
         return mean, jnp.abs(spread)
-    slopes = jax.jacfwd(lambda unit: said(unit)[0])(zeros)
-    return said(zeros)[0], jnp.sqrt(jnp.sum(jnp.square(slopes), axis=1))
+    slopes = jax.jacfwd(lambda unit: speak(unit)[0])(zeros)
+    return speak(zeros)[0], jnp.sqrt(jnp.sum(jnp.square(slopes), axis=1))
 
 
 def speaker(
@@ -279,26 +279,26 @@ def speaker(
     functions = parts.functions
     zeros, unflatten = ravel_pytree(noises.unit_noise(parts.noise._replace(kind=NoNoise()), ctx.key))
 
-    def said(unit: Array) -> tuple[Array, PyTree]:
+    def speak(unit: Array) -> tuple[Array, PyTree]:
         noise = unflatten(unit)
         if isinstance(functions, Rounds):
-            message, kept = functions.emit(State(public, private), batch, noise, ctx)
+            message, carried = functions.emit(State(public, private), batch, noise, ctx)
         else:
-            message, kept = functions.emit(private, public, batch, noise, ctx)
-        return flat(message), kept
+            message, carried = functions.emit(private, public, batch, noise, ctx)
+        return flat(message), carried
 
-    return said, zeros
+    return speak, zeros
 
 
 def _is_separate(program: Program, pair: Neighbours, parts: Mechanics) -> bool:
     """Whether each number of a message has at most one noise and each noise at most one number."""
-    ctx, found = context_of(program, pair.owner), known(program, pair)
-    slopes = np.asarray(_slopes(parts, program.params, program.numbers, ctx, found)) != 0
+    ctx, knowledge = context_of(program, pair.owner), known(program, pair)
+    slopes = np.asarray(_slopes(parts, program.params, program.numbers, ctx, knowledge)) != 0
     return bool(slopes.sum(axis=1).max(initial=0) <= 1 and slopes.sum(axis=0).max(initial=0) <= 1)
 
 
 @partial(jax.jit, static_argnums=0)  # by itself each operation of a network's message would be compiled
-def _slopes(parts: Mechanics, params: PyTree, numbers: PyTree, ctx: Context, found: Known) -> Array:
+def _slopes(parts: Mechanics, params: PyTree, numbers: PyTree, ctx: Context, known: Known) -> Array:
     """How each number of the owner's first message follows each number of its noise."""
     functions = parts.functions
     private = functions.init(params, ctx)
@@ -306,10 +306,10 @@ def _slopes(parts: Mechanics, params: PyTree, numbers: PyTree, ctx: Context, fou
         private, public = private.private, private.public
     else:
         public = functions.ask(functions.open(params, numbers), ctx)
-    batches = batches_of(parts.sampler, jax.tree.map(lambda leaf: leaf[1], found.records), found, ctx.turn)
+    batches = batches_of(parts.sampler, jax.tree.map(lambda leaf: leaf[1], known.records), known, ctx.turn)
     batch = jax.tree.map(lambda leaf: leaf[-1], batches)
-    said, zeros = speaker(parts, private, public, batch, ctx)
-    return jax.jacfwd(lambda unit: said(unit)[0])(zeros + NUDGE)
+    speak, zeros = speaker(parts, private, public, batch, ctx)
+    return jax.jacfwd(lambda unit: speak(unit)[0])(zeros + NUDGE)
 
 
 def batches_of(sampler: Sampler, records: Shards, known: Known, turn: Array) -> Batch:
@@ -333,13 +333,13 @@ def flat(tree: PyTree) -> Array:
 
 
 def _standard(observed: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
-    """How far off, and by what; a number without noise gets as much as rounding could make."""
+    """The gap in standard deviations, and that deviation: without noise, what rounding could make."""
     least = _EXACT * (1.0 + jnp.abs(mean))
     scale = jnp.maximum(scale, least)
     return jnp.clip((observed - mean) / scale, -_FARTHEST, _FARTHEST), scale
 
 
 def _log_density(noise: Noise, observed: Array, mean: Array, scale: Array) -> Array:
-    """Of all numbers of a message together, up to a constant."""
+    """The log density of all numbers of a message together, up to a constant."""
     gap, scale = _standard(observed, mean, scale)
     return jnp.sum(noise.log_density(gap) - jnp.log(scale))

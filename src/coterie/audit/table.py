@@ -14,23 +14,27 @@ _SURE = 40.0  # log odds
 
 def shift(ballot: Ballot, plan: ReleasePlan, owner: int) -> float:
     """Distance of the tables of two neighbours in standard deviations of the noise; 0 where no table is released."""
-    found, sheet = [], ballot.sheet
+    distances, sheet = [], ballot.sheet
     if plan.centre is not None:  # the longest record, and its opposite
-        one, other = (Sums(plan.centre.width).tally(sign * np.eye(1, plan.centre.width)) for sign in (1, -1))
-        found.append(_apart(one.astype(float), other.astype(float), True) / plan.centre.scale(owner))
+        table, neighbour = (
+            Sums(plan.centre.width).tally(sign * np.eye(1, plan.centre.width)) for sign in (1, -1)
+        )
+        distances.append(
+            _apart(table.astype(float), neighbour.astype(float), True) / plan.centre.scale(owner)
+        )
     if plan.selection is not None:
         losses = np.eye(1, len(ballot.candidates))  # the first loses all there is to lose, or all others do
-        one, other = (ballot.added(rows.T)[0].astype(float) for rows in (1 - losses, losses))
-        found.append(_apart(one, other, sheet.sizes_public) / plan.selection.scale(owner))
+        table, neighbour = (ballot.added(rows.T)[0].astype(float) for rows in (1 - losses, losses))
+        distances.append(_apart(table, neighbour, sheet.sizes_public) / plan.selection.scale(owner))
     if plan.evaluation is not None:
         records = zip(worst(sheet), np.arange(2)[:, None])  # in different groups, where there are any
-        one, other = (sheet.tally(scores, y, code).astype(float) for (scores, y), code in records)
-        found.append(_apart(one, other, sheet.sizes_public) / plan.evaluation.scale(owner))
-    return float(np.linalg.norm(found))  # independent normal numbers
+        table, neighbour = (sheet.tally(scores, y, code).astype(float) for (scores, y), code in records)
+        distances.append(_apart(table, neighbour, sheet.sizes_public) / plan.evaluation.scale(owner))
+    return float(np.linalg.norm(distances))  # independent normal numbers
 
 
-def _apart(one: np.ndarray, other: np.ndarray, replaced: bool) -> float:
-    return float(np.linalg.norm(one - other if replaced else one))
+def _apart(table: np.ndarray, neighbour: np.ndarray, replaced: bool) -> float:
+    return float(np.linalg.norm(table - neighbour if replaced else table))
 
 
 def worst(sheet: Sheet) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -49,5 +53,6 @@ def with_table(
     """Log likelihood ratios of both worlds with that of the table, whose noise is its own."""
     rng = np.random.default_rng([seed, 1])
     return tuple(  # type: ignore[return-value]
-        one + moved * (rng.normal(size=len(one)) + sign * moved / 2) for one, sign in zip(ratios, (-1, 1))
+        ratio + moved * (rng.normal(size=len(ratio)) + sign * moved / 2)
+        for ratio, sign in zip(ratios, (-1, 1))
     )

@@ -58,7 +58,7 @@ _PINNED = ("average_erm", "central_erm", "weighted_erm")  # the number of steps 
 
 
 class PlayedRun(NamedTuple):
-    """What was run."""
+    """The run that is audited."""
 
     protocol: str
     options: dict[str, Any]
@@ -78,7 +78,7 @@ def of_run(run: PlayedRun, owner: int) -> Setting:
     """The run, as far as it is about one owner, with a worst-case record of that owner."""
     task, program = run.task, run.program
     seen = np.flatnonzero(scores.view(program, owner)) if program.plan.quorum else honest(program, owner)
-    who = [owner, *(int(one) for one in seen if one != owner)]
+    who = [owner, *(int(peer) for peer in seen if peer != owner)]
     own, mixer = _reduced(run, who)
     pair = canary(own.plan.sizes, task.clip_norm, own)
     without = None
@@ -87,8 +87,8 @@ def of_run(run: PlayedRun, owner: int) -> Setting:
         fewer = replace(task, sizes=sizes)
         built = build(run.protocol, fewer, run.options, run.calibration)
         built = built._replace(plan=replace(built.plan, **program.plan.tables, view=program.plan.view))
-        other = run._replace(task=fewer, program=built)
-        without = Side(*_reduced(other, who))
+        run_without = run._replace(task=fewer, program=built)
+        without = Side(*_reduced(run_without, who))
     return Setting(task, own, pair, mixer, without)
 
 
@@ -108,8 +108,8 @@ def _reduced(run: PlayedRun, who: list[int]) -> Side:
     small = replace(
         task,
         problem=Problem(linear(1, 1), loss, penalty),
-        sizes=tuple(task.sizes[one] for one in who),
-        epsilon=tuple(task.epsilon[one] for one in who),
+        sizes=tuple(task.sizes[owner] for owner in who),
+        epsilon=tuple(task.epsilon[owner] for owner in who),
         topology=topologies.build("complete", len(who)),
         params=jnp.zeros((1, 1), jnp.float32),
         owners_per_person=1,  # the noise is the run's own, whatever this form would have
@@ -161,10 +161,10 @@ def audit_whole(
         progress("measuring releases", 0, 0)
         measured = measure(setting, seed)
     if measured is not None and measured.is_normal:
-        many = DRAWN_GAMES if games is None else games
-        # independent normal numbers add up to one
+        drawn_games = DRAWN_GAMES if games is None else games
+        # sums of independent normal numbers are normal
         whole = float(np.sqrt(np.sum(measured.shifts**2) + table**2))
-        ratios = drawn(whole, noises.spec(program.plan), many // 2, seed, progress)
+        ratios = drawn(whole, noises.spec(program.plan), drawn_games // 2, seed, progress)
         releases = len(measured.shifts) + len(program.plan.tables)
         words = (
             f"likelihood ratio of the whole run; {releases:,} releases measured on {2 * _RUNS} "
@@ -194,12 +194,12 @@ def _is_one_number(setting: Setting, delta: float) -> bool:
 
 
 def _affordable(setting: Setting) -> int:
-    """Games of the engine: as many as the work that one of them is allows."""
+    """How many games of the engine the work allows, given what one of them takes."""
     program, rows = setting.program, setting.neighbours.without.x.shape[1]
     steps = program.steps
     private = sum(np.size(leaf) for leaf in jax.tree.leaves(_states(program)))
-    each = steps * len(program.plan.sizes) * (rows + 16 * private + 64)
-    return int(np.clip(_WORK // each, FEWEST_GAMES, MOST_GAMES))
+    per_game = steps * len(program.plan.sizes) * (rows + 16 * private + 64)
+    return int(np.clip(_WORK // per_game, FEWEST_GAMES, MOST_GAMES))
 
 
 def _states(program: Program) -> Any:
@@ -210,9 +210,9 @@ def measure(setting: Setting, seed: int) -> MeasuredReleases:
     """How far the record moves each release of the owner, on runs of the engine in both worlds."""
     program, pair = setting.program, setting.neighbours
     watch = scores.separation(scores.mechanics(program, pair))
-    found = attack.played(setting.sides, pair, _RUNS, seed, watch)
-    distance = np.concatenate([world[:, :, 0] for world in found])
-    noise = np.concatenate([found[at][:, :, 1 + at].ravel() for at in (0, 1)])
+    worlds = attack.played(setting.sides, pair, _RUNS, seed, watch)
+    distance = np.concatenate([world[:, :, 0] for world in worlds])
+    noise = np.concatenate([worlds[at][:, :, 1 + at].ravel() for at in (0, 1)])
     noise = noise[np.isfinite(noise)]
     fine = len(noise) > 0 and (
         abs(noise.mean()) < _UNLIKELY / np.sqrt(len(noise))
@@ -228,14 +228,14 @@ def drawn(
     """(games,) log likelihood ratios in both worlds: shift (noise ± shift/2), with the engine's generator."""
     at_once = min(games, _AT_ONCE)
     own = spec._replace(tree=jax.tree.structure(0), shapes=((at_once,),))
-    found = np.empty((2, games), np.float32)
+    ratios = np.empty((2, games), np.float32)
     for world, sign in enumerate((-1, 1)):
         for start in range(0, games, at_once):
             key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), world), start)
             noise = np.asarray(_unit_noise(own, key))[: games - start]
-            found[world, start : start + len(noise)] = shift * (noise + np.float32(sign * shift / 2))
+            ratios[world, start : start + len(noise)] = shift * (noise + np.float32(sign * shift / 2))
             tell("playing games", world * games + start + len(noise), 2 * games)
-    return found[0], found[1]
+    return ratios[0], ratios[1]
 
 
 _unit_noise = jax.jit(noises.unit_noise, static_argnums=0, compiler_options=WIDE)

@@ -29,6 +29,19 @@ def _evaluation(experiment: Experiment, unit: Unit) -> str:
     )
 
 
+def _refused(planned: Collaboration) -> list[str]:
+    """Before the folders are sent: every node looks at its own size, and would not start."""
+    from coterie.accounting import publishing
+
+    task = planned.task
+    sizes = [task.owners] if task.unit.kind == "owner" else task.sizes
+    return [
+        f"Mind: {warning} A node whose owner sets no smaller delta in node.toml refuses it; found the network "
+        "again with a smaller one (--delta)."
+        for warning in publishing(task.delta, sizes)
+    ]
+
+
 def noted(folder: Path, action: str, planned: Collaboration, party: str | None = None) -> None:
     """Record the founder's action in the network's folder, which no party gets."""
     from coterie.federation import actions
@@ -70,6 +83,7 @@ def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party
         _evaluation(agreement.experiment, agreement.unit),
         *([chosen] if select else []),
         *((f"Protects {agreement.protects}",) if agreement.protects else ()),
+        *_refused(planned),
         "",
         "Send each of these folders to its party alone, over a channel you trust; a private key is in it:",
         *(

@@ -73,7 +73,9 @@ def _sizes(sizes: str | None, owners: int | None, records: int | None) -> tuple[
             ) from None
     if owners is None or records is None:
         raise InputError("sizes=None: give --sizes 1000,2000,500, or --owners and --records of each.")
-    return (_check.count("records", records),) * _check.count("owners", owners)
+    from coterie.planning.public import MOST_OWNERS
+
+    return (_check.count("records", records),) * _check.count("owners", owners, most=MOST_OWNERS)
 
 
 def protecting(

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from coterie._rounding import budget_range, upper
+from coterie.accounting import publishing
 from coterie.cli._words import in_columns, wrap
 from coterie.planning.caps import Cap
 from coterie.planning.evaluation import Foreseen
@@ -61,7 +62,7 @@ def words(told: Told) -> str:
             *_gains(told.who),
             *_evaluation(told.table, share),
             *_others(plan),
-            *_notes(plan, exchange),
+            *_notes(plan, exchange, base),
             "",
             *wrap(
                 f"run it: coterie run --data … {_unit(base.unit)}{_budgets(base)} --protocol {best.protocol} "
@@ -97,7 +98,21 @@ def _evaluation(table: Foreseen, share: float) -> list[str]:
             f"choice gains nothing on average; {table.select_share:g} could tell mean losses apart that differ by "
             f"{table.select_tells:.2g}"
         ),
+        *wrap(
+            f"taking the features' mean off before training (--centre): a share of {table.centre:g} is recommended"
+            + _centre_noise(table)
+        ),
     ]
+
+
+def _centre_noise(table: Foreseen) -> str:
+    """Why that share."""
+    if table.metric != "accuracy":
+        return ", as it gains nothing for a quantity"
+    length = f"{table.centre_noise:.2g} times as long as a record"
+    if table.centre:
+        return f": noise on the mean is then {length}"
+    return f", as long noise gains nothing: with {table.centre_share:g} it would be {length}"
 
 
 def all_json(advice: Told) -> dict[str, Any]:
@@ -262,7 +277,7 @@ def _others(plan: Plan) -> list[str]:
     return ["", "other protocols at their best", *in_columns(rows)]
 
 
-def _notes(plan: Plan, exchange: Exchange) -> list[str]:
+def _notes(plan: Plan, exchange: Exchange, base: Consortium) -> list[str]:
     source = (
         "declared public rows and their targets"
         if plan.constants.optimum
@@ -278,6 +293,7 @@ def _notes(plan: Plan, exchange: Exchange) -> list[str]:
             f"note: points are of made-up rows{even}; how good the best model is nobody knows without public rows "
             "and their target (--public-rows, --public-target)."
         )
+    notes += [f"note: {warning}" for warning in publishing(base.delta, base.sizes)]
     if not plan.useful:
         notes.append(
             "note: this budget is too small for anything useful: the forecast is hardly better than a model that "

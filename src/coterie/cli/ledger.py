@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie._rounding import lower
+from coterie._rounding import left
 from coterie.cli._common import exits, print_json
 from coterie.cli._shared import AsJson
 from coterie.reports.amounts import many
@@ -212,7 +212,7 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(f"budget:    ε = {budget['epsilon']:g} (δ = {budget['delta']:g}, {facts['relation']}, "
                   f"unit: {facts['unit']})")  # fmt: skip
     console.print(facts["spent_text"].replace("certified: ε ≤", "spent:     ε ≤", 1), markup=False)
-    console.print(f"remaining: ε = {lower(facts['remaining'])}")
+    console.print(f"remaining: ε = {left(budget['epsilon'], budget['epsilon'] - facts['remaining'])}")
     console.print(
         f"data:      {facts['data_hash']}\nhead:      {facts['head']} ({many(facts['rows'], 'row')})"
     )

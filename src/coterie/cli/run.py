@@ -136,8 +136,8 @@ def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pair
     return override(base, given, "command line")
 
 
-def parse_epsilon(text: str, owner: str = "owner") -> list[float] | dict[str, float]:
-    """`1`, `0.5,1,2`, or `FILE.csv:COLUMN`, with budgets by name where the file has the column `owner`.
+def parse_epsilon(text: str, owner: str | None = None) -> list[float] | dict[str, float]:
+    """`1`, `0.5,1,2`, or `FILE.csv:COLUMN`, which goes by the names in the column `owner`; None: owners have none.
 
     >>> parse_epsilon("0.5,1")
     [0.5, 1.0]
@@ -161,29 +161,47 @@ def parse_threshold(text: str | None) -> float | str | None:
         return text
 
 
-def _budgets_of(path: Path, column: str, owner: str) -> list[float] | dict[str, float]:
-    """Budgets from a CSV file with a row for each owner."""
+def _budgets_of(path: Path, column: str, owner: str | None) -> list[float] | dict[str, float]:
+    """One row for each owner; by its name, unless there is nothing in the file but budgets."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restval=""))
+            reader = csv.DictReader(file, restval="")
+            rows, header = list(reader), list(reader.fieldnames or [])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "not a CSV file in UTF-8"
         raise InputError(
             f"epsilon: {str(path)!r} cannot be read ({reason}). Give FILE.csv:COLUMN, or numbers."
         ) from error
-    if not rows or column not in rows[0]:
-        known = ", ".join(rows[0]) if rows else "none, no rows"
+    if not rows or column not in header:
+        known = ", ".join(header) if rows else "none, no rows"
         raise InputError(f"epsilon: no column {column!r} in {path}. Its columns: {known}.")
     try:
         values = [float(row[column]) for row in rows]
     except ValueError:
         raise InputError(f"epsilon: column {column!r} of {path} holds something that is no number.") from None
-    if owner not in rows[0]:
+    if owner is None:
         return values
-    names = [row[owner] for row in rows]
+    whose = next((name for name in (owner, "owner") if name in header and name != column), None)
+    if whose is None:
+        return _in_order(path, column, owner, header, values)
+    names = [row[whose] for row in rows]
     if len(set(names)) < len(names):
-        raise InputError(f"epsilon: {path} names an owner twice in {owner!r}. Give each owner one row.")
+        raise InputError(f"epsilon: {path} names an owner twice in {whose!r}. Give each owner one row.")
     return dict(zip(names, values))
+
+
+def _in_order(path: Path, column: str, owner: str, header: list[str], values: list[float]) -> list[float]:
+    """Budgets without names. Refused where the file may have names, or one budget would go to all owners."""
+    if header != [column]:
+        raise InputError(
+            f"epsilon: {path} has no column {owner!r} that says whose a budget is; it has {', '.join(header)}. "
+            f"Call one {owner!r}, or leave {column!r} alone, for owners in the order of their names."
+        )
+    if len(values) == 1:
+        raise InputError(
+            f"epsilon: {path} has one row, and needs one for each owner. One budget for all is --epsilon {values[0]:g}."
+        )
+    return values
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def digest(program: Program, shards: Holdings, mixer: Mixer | None, settings: An
 
 
 def _own(path: str, flags: int) -> int:
-    """For the owner of the file alone: owners' private states are in it."""
+    """Open a file that its owner alone may read: owners' private states are in it."""
     return os.open(path, flags, 0o600)
 
 

@@ -69,16 +69,16 @@ def _records(mesh: Mesh, holdings: Holdings) -> Holdings:
     if len(shards) == 1:
         return shards[0]
     members, place = zip(*(places(groups, device) for device in range(mesh.size)))
-    owners = tuple(np.concatenate(each) for each in zip(*members))
+    owners = tuple(np.concatenate(by_device) for by_device in zip(*members))
     spread = Groups((), owners, np.concatenate(place))  # type: ignore[arg-type]
     return _placed(mesh, spread, Groups((), Spec(AXIS), Spec(AXIS)))._replace(shards=shards)  # type: ignore[arg-type]
 
 
 def _shards(mesh: Mesh, host: Holdings, group: Group) -> Shards:
     """A group's records, each owner's on its device."""
-    many, some = group.owners.shape[1], parts_of(host)[0]
+    per_device, some = group.owners.shape[1], parts_of(host)[0]
     held = (some.x, some.y) if some.within is None else (some.x, some.y, some.within)
-    like = tuple(np.asarray(each[0, :1]) for each in held)
+    like = tuple(np.asarray(values[0, :1]) for values in held)
 
     def own(owner: int) -> tuple[np.ndarray, ...]:
         return host.rows(owner) if owner < number_of(host) else tuple(map(np.zeros_like, like))
@@ -89,11 +89,13 @@ def _shards(mesh: Mesh, host: Holdings, group: Group) -> Shards:
 
     def place(part: int, shape: tuple[int, ...]) -> Array:
         def cut(index: Any) -> np.ndarray:
-            return np.asarray(device((index[0].start or 0) // many)[part])
+            return np.asarray(device((index[0].start or 0) // per_device)[part])
 
-        return jax.make_array_from_callback((many * mesh.size, *shape), NamedSharding(mesh, Spec(AXIS)), cut)
+        return jax.make_array_from_callback(
+            (per_device * mesh.size, *shape), NamedSharding(mesh, Spec(AXIS)), cut
+        )
 
-    x, y, *within = (place(at, (group.rows, *one.shape[1:])) for at, one in zip((0, 1, 3), like))
+    x, y, *within = (place(at, (group.rows, *sample.shape[1:])) for at, sample in zip((0, 1, 3), like))
     return Shards(x, y, place(2, ()), *within)
 
 

@@ -62,8 +62,8 @@ def with_records(function: Callable, holdings: Holdings, given: tuple, context: 
     if isinstance(holdings, Shards):
         return mapped(holdings, *given, context)
     parts = [
-        mapped(one, *jax.tree.map(lambda leaf, at=at: leaf[at], given), rows_of(context, at))
-        for one, at in zip(holdings.shards, holdings.owners)
+        mapped(part, *jax.tree.map(lambda leaf, at=at: leaf[at], given), rows_of(context, at))
+        for part, at in zip(holdings.shards, holdings.owners)
     ]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[holdings.place], *parts)
 
@@ -76,10 +76,10 @@ def of_one(function: Callable[[Shards, Array], T], holdings: Holdings, owner: Ar
     place = holdings.place[owner]
     which = jnp.sum(place >= jnp.asarray(ends[:-1], jnp.int32))
     branches = [
-        lambda place, one=one, first=int(end) - one.counts.shape[0]: function(
-            one, jnp.clip(place - first, 0, one.counts.shape[0] - 1)
+        lambda place, part=part, first=int(end) - part.counts.shape[0]: function(
+            part, jnp.clip(place - first, 0, part.counts.shape[0] - 1)
         )
-        for one, end in zip(holdings.shards, ends)
+        for part, end in zip(holdings.shards, ends)
     ]
     return jax.lax.switch(which, branches, place)
 

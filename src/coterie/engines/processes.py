@@ -103,16 +103,16 @@ def check_same(settings: str) -> None:
         return
     with losing():
         everyones = _exchanged(settings)
-    for process, other in enumerate(everyones):
-        differ = _first_difference(everyones[0], other)
+    for process, text in enumerate(everyones):
+        differ = _first_difference(everyones[0], text)
         if differ is not None:
             raise InputError(
                 f"process 0 has {differ[0]}, process {process} has {differ[1]}. Give every process the same options."
             )
 
 
-def _first_difference(one: str, two: str) -> tuple[str, str] | None:
-    left, right = set(one.splitlines()), set(two.splitlines())
+def _first_difference(first: str, second: str) -> tuple[str, str] | None:
+    left, right = set(first.splitlines()), set(second.splitlines())
     if left == right:
         return None
     return min(left - right, default="nothing there"), min(right - left, default="nothing there")

@@ -46,11 +46,11 @@ def resume(
     parts: MeshLayout, carry: PyTree, like: PyTree, file: Path | None, mark: str, probe: Callable | None
 ) -> tuple[PyTree, PastSteps]:
     """What the checkpoint says, in every process; only the first one reads it. `like` is what a chunk leaves behind."""
-    stored = _found(file, mark)
+    stored = _stored(file, mark)
     blank = real(parts, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), carry))
-    points = _told(np.asarray(stored["points"], np.int32))
+    points = _broadcast(np.asarray(stored["points"], np.int32))
     carry = restored(
-        parts, _told(checkpoint.shaped("carry", stored, blank) if "carry.0" in stored else blank)
+        parts, _broadcast(checkpoint.shaped("carry", stored, blank) if "carry.0" in stored else blank)
     )
     past = PastSteps(points.tolist(), [], [], [])
     seen = None if probe is None else everyones(parts, models(parts, carry))
@@ -70,7 +70,7 @@ def look(probe: Callable, everyones_models: PyTree) -> PyTree:
     return jax.tree.map(np.asarray, probe(jax.tree.map(jnp.asarray, everyones_models)))
 
 
-def _found(file: Path | None, mark: str) -> dict[str, np.ndarray]:
+def _stored(file: Path | None, mark: str) -> dict[str, np.ndarray]:
     """The checkpoint in the first process; in the others as many blank points. Nobody goes on if it cannot be read."""
     stored, problem = {}, None
     if jax.process_index() == 0:
@@ -80,18 +80,18 @@ def _found(file: Path | None, mark: str) -> dict[str, np.ndarray]:
             stored = checkpoint.read(file, mark)
         except InputError as error:
             problem = error
-    points = int(_told(np.asarray(len(stored.get("points", ())), np.int32)))
+    points = int(_broadcast(np.asarray(len(stored.get("points", ())), np.int32)))
     if not points:
         raise problem or InputError("resume: process 0 cannot read the checkpoint; its own error says why.")
     return stored or {"points": np.zeros(points, np.int32)}
 
 
-def _told(tree: PyTree) -> PyTree:
+def _broadcast(tree: PyTree) -> PyTree:
     """What the first process has, in all of them; as bytes, since only these add up whatever the type."""
     raw = jax.tree.map(lambda leaf: np.frombuffer(leaf.tobytes(), np.uint8), tree)
     heard = hosts.broadcast_one_to_all(raw)
     return jax.tree.map(
-        lambda leaf, told: np.frombuffer(np.asarray(told).tobytes(), leaf.dtype).reshape(leaf.shape),
+        lambda leaf, sent: np.frombuffer(np.asarray(sent).tobytes(), leaf.dtype).reshape(leaf.shape),
         tree,
         heard,
     )

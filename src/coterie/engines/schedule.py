@@ -40,8 +40,8 @@ def ticks_of(program: Program) -> tuple[Tick, np.ndarray]:
         return Tick(step, step - 1, step - 1, jnp.ones(rounds, bool)), np.full(len(releases), rounds)
     owner = np.asarray(program.schedule, np.int32)
     turn = np.zeros(len(owner), np.int32)
-    for one in np.unique(owner):
-        turn[owner == one] = np.arange((owner == one).sum())
+    for visitor in np.unique(owner):
+        turn[owner == visitor] = np.arange((owner == visitor).sum())
     live = turn < releases[owner]
     step = jnp.arange(1, len(owner) + 1, dtype=jnp.int32)
     turns = np.bincount(owner[live], minlength=len(releases))

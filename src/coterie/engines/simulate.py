@@ -88,7 +88,7 @@ def play(
 def _games(static: Static, block: int, world: RunWorld, ticks: Tick, params: PyTree, seeds: Array) -> PyTree:
     def game(seed: Array) -> PyTree:
         own = steps.keyed(world, seed)
-        _, (_, kept) = steps.take(static, block, own, steps.start(static, own, params), ticks)
-        return kept
+        _, (_, watched) = steps.take(static, block, own, steps.start(static, own, params), ticks)
+        return watched
 
     return jax.vmap(game)(seeds)

@@ -181,11 +181,11 @@ def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks
         message = once(message, tick.step)  # else XLA computes it anew for every neighbour
         mixed = mix(world.mixing, message, tick.step)
         public, info = jax.vmap(functions.absorb, (0, 0, 0, AXES))(state.public, message, mixed, context)
-        kept = watch and watch(Seen(state.public, message, context, tick.live), world.shards, world.aside)
+        watched = watch and watch(Seen(state.public, message, context, tick.live), world.shards, world.aside)
         after = State(public, private)
         if static.padded:
             after = jax.tree.map(partial(jnp.where, tick.live), after, state)
-        return after, (info, kept)
+        return after, (info, watched)
 
     return in_blocks(step, draw, carry, ticks, block)
 
@@ -236,8 +236,8 @@ def take_visits(static: Static, block: int, world: RunWorld, carry: tuple, ticks
             lambda all_, new: jax.lax.dynamic_update_index_in_dim(all_, new, here, 0), everyones, private
         )
         register = jax.tree.map(partial(jnp.where, tick.live), settled, register)
-        kept = watch and watch(Seen(query, message, context, tick.live), world.shards, world.aside)
-        return (register, everyones), (info, kept)
+        watched = watch and watch(Seen(query, message, context, tick.live), world.shards, world.aside)
+        return (register, everyones), (info, watched)
 
     return in_blocks(step, draw, carry, ticks, block)
 
@@ -280,12 +280,12 @@ def _spoken(
     """
 
     if static.axis is None:
-        message, kept = emit()
+        message, after = emit()
         message = jax.tree.map(lambda leaf: jnp.where(speaks, leaf, jnp.zeros_like(leaf)), message)
-        return message, jax.tree.map(partial(jnp.where, speaks), kept, private)
+        return message, jax.tree.map(partial(jnp.where, speaks), after, private)
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(emit)[0])
-    message, kept = jax.lax.cond(speaks, emit, lambda: (blank, private))
-    return jax.lax.psum(message, static.axis), kept
+    message, after = jax.lax.cond(speaks, emit, lambda: (blank, private))
+    return jax.lax.psum(message, static.axis), after
 
 
 def take(static: Static, block: int, world: RunWorld, carry: PyTree, ticks: Tick) -> tuple:

@@ -125,7 +125,7 @@ def _but_seed(lane: Lane) -> tuple[int, int]:
 
 def _stacked(worlds: list[tuple[RunWorld, np.uint32]]) -> tuple[LaneArrays, list, list]:
     leaves, trees = zip(*(jax.tree.flatten(world) for world in worlds))
-    differ = tuple(any(not _same(one, other) for other in every) for one, *every in zip(*leaves))
+    differ = tuple(any(not _same(base, leaf) for leaf in every) for base, *every in zip(*leaves))
     shared = [first for first, own in zip(leaves[0], differ) if not own]
     stacked = [_rows(every) for every, own in zip(zip(*leaves), differ) if own]
     return LaneArrays(trees[0], differ), shared, stacked
@@ -136,12 +136,12 @@ def _rows(leaves: tuple) -> Array:
     return jnp.asarray(np.stack(leaves))
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is other:
+def _same(left: Any, right: Any) -> bool:
+    if left is right:
         return True
-    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-        one, other = jax.random.key_data(one), jax.random.key_data(other)
-    return np.array_equal(one, other)
+    if jnp.issubdtype(left.dtype, jax.dtypes.prng_key):
+        left, right = jax.random.key_data(left), jax.random.key_data(right)
+    return np.array_equal(left, right)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

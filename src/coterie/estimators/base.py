@@ -48,7 +48,7 @@ class FittedTarget(NamedTuple):
     """What is to be learnt."""
 
     values: np.ndarray
-    said: dict[str, Any]  # its part of a columns file
+    declaration: dict[str, Any]  # its part of a columns file
     read_off: tuple[str, ...]  # what of it was read off the rows, in words
 
 
@@ -111,7 +111,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         import pandas as pd
 
-        found: Any = validate_data(
+        checked: Any = validate_data(
             self,
             X,
             y,
@@ -120,9 +120,9 @@ class PrivateEstimator(BaseEstimator, ABC):
             y_numeric=self._y_numeric,
             ensure_min_samples=LEAST_ROWS,
         )
-        x = found[0].toarray() if hasattr(found[0], "toarray") else found[0]
+        x = checked[0].toarray() if hasattr(checked[0], "toarray") else checked[0]
         names = getattr(self, "feature_names_in_", None)
-        return x if names is None else pd.DataFrame(x, columns=names), found[1]
+        return x if names is None else pd.DataFrame(x, columns=names), checked[1]
 
     def _by_name(self, X: Any) -> bool:
         return isinstance(self.bounds, Mapping) and hasattr(X, "columns")
@@ -134,7 +134,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         number = 1 if owners is None else owners if isinstance(owners, Integral) else None
         more = dict(self.experiment or {})
-        columns = {"target": name, "columns": ranges.columns, **target.said}
+        columns = {"target": name, "columns": ranges.columns, **target.declaration}
         if ranges.read_off or target.read_off:
             columns["from_rows"] = True
         rows = Records(
@@ -182,10 +182,10 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self)
-        found = in_own_units(self.model_)
-        if found is None:
+        weights = in_own_units(self.model_)
+        if weights is None:
             raise AttributeError("coef_: this model's weights belong to no single columns.")
-        return found
+        return weights
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -209,14 +209,14 @@ def _seed(random_state: Any) -> int:
 
 
 def _privacy(done: Fitted, model: TrainedModel) -> Privacy:
-    said = model.description.privacy
+    described = model.description.privacy
     return Privacy(
         epsilon=max(certificate.epsilon for certificate in done.certificates),
         delta=done.prepared.task.delta,
         certificates=tuple(done.certificates),
-        statement=tuple(said["statement"]),
-        promise=tuple(said["promise"]),
-        warnings=tuple(said["warnings"]),
+        statement=tuple(described["statement"]),
+        promise=tuple(described["promise"]),
+        warnings=tuple(described["warnings"]),
     )
 
 

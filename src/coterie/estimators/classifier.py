@@ -78,7 +78,7 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
             raise InputError(
                 f"y: row {int(np.argmin(known)) + 1} is none of the declared classes. Correct it."
             )
-        names = [_name(one) for one in self.classes_.tolist()]
+        names = [_name(label) for label in self.classes_.tolist()]
         read_off = () if declared else ("the list of classes (classes)",)
         return FittedTarget(
             np.array(names, object)[np.searchsorted(self.classes_, y)], {"classes": names}, read_off
@@ -86,5 +86,5 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
 
 
 def _name(value: Any) -> str:
-    """As files have it: 1.0 is class 1."""
+    """A class's name as files have it: 1.0 is class 1."""
     return str(value) if isinstance(value, (str, bool)) else number_text(repr(value)) or str(value)

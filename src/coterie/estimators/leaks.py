@@ -42,7 +42,7 @@ def warn(frame: Frame, read_off: Sequence[str]) -> None:
 
 
 def remember(frame: Frame) -> None:
-    """That a model of these rows exists."""
+    """Remember that a model of these rows exists."""
     _met.append(np.unique(_hashes(frame)))
 
 

@@ -23,11 +23,11 @@ class Ranges(NamedTuple):
 def columns_of(x: Any, bounds: Any) -> Ranges:
     """`bounds`: (low, high) of all columns, a pair for each, or by name whatever a columns file may say of a column."""
     frame = as_frame(x)
-    said = _declared([str(name) for name in frame.columns], bounds)
-    open_ = [name for name in frame.columns if name not in said]
+    declared = _declared([str(name) for name in frame.columns], bounds)
+    open_ = [name for name in frame.columns if name not in declared]
     read = {name: span_of(_numbers(frame[name])) for name in open_}
     words = (f"the ranges of {some(open_, 3)} (bounds)",) if open_ else ()
-    return Ranges(frame, {name: said.get(name, read.get(name)) for name in frame.columns}, words)
+    return Ranges(frame, {name: declared.get(name, read.get(name)) for name in frame.columns}, words)
 
 
 def _declared(names: list[str], bounds: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _declared(names: list[str], bounds: Any) -> dict[str, Any]:
 
 
 def span_of(values: np.ndarray) -> tuple[float, float]:
-    """From the lowest to the highest; where all are equal, around them."""
+    """The range from the lowest value to the highest; where all are equal, a range around them."""
     low, high = float(values.min()), float(values.max())
     wide = max(1.0, abs(low)) if low == high else 0.0
     return low - wide, high + wide

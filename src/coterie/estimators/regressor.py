@@ -42,7 +42,7 @@ class CoterieRegressor(RegressorMixin, PrivateEstimator):
 
     @property
     def intercept_(self) -> float:
-        """What stands beside `coef_`."""
+        """The constant that `predict` adds beside `coef_`."""
         return float(self._weights()[1][0])
 
     def _target(self, y: np.ndarray) -> FittedTarget:

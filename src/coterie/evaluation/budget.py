@@ -52,9 +52,9 @@ def sheet_of(
 ) -> Sheet:
     """The form of an owner's table for this problem."""
     classes = {"binary": 2, "multiclass": len(table.classes), "regression": 0}[table.task]
-    many = len(groups.names) if groups else 0
+    group_count = len(groups.names) if groups else 0
     public = named(relation).sizes_are_public
-    return Sheet(table.task, problem.loss.name, classes, public, many, of_units=unit != RECORD)
+    return Sheet(table.task, problem.loss.name, classes, public, group_count, of_units=unit != RECORD)
 
 
 def for_training(epsilon: float, delta: float, share: float) -> float:
@@ -92,19 +92,19 @@ def with_table(
 def _noise(
     plan: ReleasePlan, epsilon: tuple[float, ...], delta: float, share: float, certified: bool
 ) -> tuple[float, ...]:
-    """For each owner, the noise over the reach of one more table."""
+    """The noise over the reach of one more table, for each owner."""
     apart = plan.relation.reach  # contributions between neighbours, as events are read
-    found: dict[tuple[str, float], float] = {}
+    noises: dict[tuple[str, float], float] = {}
     multipliers = []
     for owner, budget in enumerate(epsilon):
         spent = plan.event(owner)
-        if (who := (repr(spent), budget)) not in found:
-            found[who] = (
+        if (who := (repr(spent), budget)) not in noises:
+            noises[who] = (
                 _left(spent, budget, delta, plan.relation)
                 if certified
                 else apart * noise_for(budget, delta) / math.sqrt(share)
             )
-        multipliers.append(found[who])
+        multipliers.append(noises[who])
     return tuple(multipliers)
 
 
@@ -121,7 +121,7 @@ def check_tells(plan: ReleasePlan, sheet: Sheet, share: float) -> float:
         else "accuracy"
     )
     enough = _smallest(lambda part: half_width(sheet, noise * share / part, rows, 0.5), share, 0.5)
-    needed = _smallest(lambda many: half_width(sheet, noise, math.ceil(many), 0.5), rows, 1e9)
+    needed = _smallest(lambda size: half_width(sheet, noise, math.ceil(size), 0.5), rows, 1e9)
     raise TellsNothing(
         f"evaluate={share:g}: {what} over {counted(rows, plan.unit.words)} would be known to ±{width:.2g} only, which "
         f"tells nothing. {_takes(plan, enough, needed or 1e9)}; --evaluate 0 leaves the evaluation out."
@@ -160,7 +160,7 @@ def check_centres(plan: ReleasePlan, share: float) -> float:
 
 
 def _takes(plan: ReleasePlan, share: float | None, rows: float) -> str:
-    """The share at which a table tells something, where one of at most a half does, or so many rows."""
+    """What a table takes to tell something, in words: a larger share, where half at most is enough, or more rows."""
     by_share = "" if share is None or share > 0.5 else f"a share of {_rounded_up(share):g}, or "
     return f"It takes {by_share}{counted(math.ceil(rows), plan.unit.words)}"
 
@@ -185,7 +185,7 @@ def _left(spent: DpEvent, epsilon: float, delta: float, relation: str) -> float:
 
 
 def _smallest(width: Callable[[float], float], low: float, high: float) -> float | None:
-    """Where a falling width meets what tells something; None where it does not up to `high`."""
+    """The place where a falling width comes down to `NOTHING`; None where it stays above that up to `high`."""
     if width(high) > NOTHING:
         return None
     for _ in range(60):

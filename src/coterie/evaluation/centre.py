@@ -50,7 +50,7 @@ class Sums:
 
 
 class Centre(NamedTuple):
-    """Where records are around, and how far from there: both follow from the releases."""
+    """The point that records lie around, and how far from it: both follow from the releases."""
 
     mean: np.ndarray
     distance: float
@@ -63,14 +63,14 @@ def centre_of(noisy: np.ndarray, deviation: float) -> Centre:
     Centre(mean=array([0.6, 0. ]), distance=0.8)
     """
     noise, squared = len(noisy) * deviation**2, float(noisy @ noisy)
-    kept = max(0.0, 1 - noise / squared) if squared else 0.0
+    shrink = max(0.0, 1 - noise / squared) if squared else 0.0
     true = max(squared - noise, 0.0)
     around = max(1 - true, NEAREST**2)
-    return Centre(kept * noisy, math.sqrt(min(1.0, around + true * (1 - kept) ** 2 + kept**2 * noise)))
+    return Centre(shrink * noisy, math.sqrt(min(1.0, around + true * (1 - shrink) ** 2 + shrink**2 * noise)))
 
 
 def deviation_of(plan: ReleasePlan) -> float:
-    """Of the noise on each feature's mean over all owners. Numbers of units are public."""
+    """Standard deviation of the noise on each feature's mean over all owners. Numbers of units are public."""
     assert plan.centre is not None
     return math.sqrt(plan.centre.variance()) / plan.centre.reach / sum(plan.sizes)
 
@@ -82,7 +82,7 @@ def noise_length(plan: ReleasePlan) -> float:
 
 
 def found(plan: ReleasePlan, sums: Mapping[int, np.ndarray]) -> Centre:
-    """What all owners' noisy sums say."""
+    """The centre that all owners' noisy sums give."""
     assert plan.centre is not None
     total = np.asarray(np.sum([sums[owner] for owner in sorted(sums)], axis=0), np.float64)
     return centre_of(total / plan.centre.reach / sum(plan.sizes), deviation_of(plan))

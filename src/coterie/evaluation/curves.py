@@ -17,14 +17,14 @@ _POINTS = (np.arange(8) + 0.5) / 8  # within a band
 
 
 def auc(cells: np.ndarray) -> float:
-    """Of (bands, 2) counts of the two classes, the lowest scores first."""
-    others, own = cells.T
-    below = np.cumsum(others) - others / 2
-    return float(own @ below / (own.sum() * others.sum()))
+    """The area under the curve of (bands, 2) counts of the two classes, the lowest scores first."""
+    negatives, positives = cells.T
+    below = np.cumsum(negatives) - negatives / 2
+    return float(positives @ below / (positives.sum() * negatives.sum()))
 
 
 def average_precision(cells: np.ndarray) -> float:
-    """Of (bands, 2) counts, which noise may have made negative: a precision stays within [0, 1]."""
+    """The average precision of (bands, 2) counts; noise may have made some negative, so precision is cut to [0, 1]."""
     own, everyone = cells[::-1, 1], cells[::-1].sum(axis=1)
     own_before, before = np.cumsum(own) - own, np.cumsum(everyone) - everyone
     hits = own_before[:, None] + own[:, None] * _POINTS

@@ -103,9 +103,9 @@ def estimates(sheet: Sheet, total: np.ndarray, variance: float, rows: int | None
     if sheet.task == "regression":
         return Estimates(_of_quantity(moments), None, None, _groups(moments))
     places = _decided(sheet, moments.columns("cells"))
-    found = _of_decisions(moments, places) | _of_ranks(moments) | _brier(moments)
+    metrics = _of_decisions(moments, places) | _of_ranks(moments) | _brier(moments)
     confusion = [[_count(moments, place) for place in row] for row in places]
-    return Estimates(found, confusion, _calibration(moments), _groups(moments))
+    return Estimates(metrics, confusion, _calibration(moments), _groups(moments))
 
 
 def half_width(sheet: Sheet, variance: float, rows: int, likely: float) -> float:
@@ -145,9 +145,9 @@ def _relations(
     if rows is not None:
         fact(cells, nothing, float(rows))
     fact(_wrong_cells(sheet, cells), columns["wrong"])
-    for one in range(sheet.classes) if sheet.task == "multiclass" else ():
-        fact(columns["ranked"][one, :, 1], cells[one])
-        fact(columns["ranked"][one, :, 0], np.delete(cells, one, axis=0))
+    for label in range(sheet.classes) if sheet.task == "multiclass" else ():
+        fact(columns["ranked"][label, :, 1], cells[label])
+        fact(columns["ranked"][label, :, 0], np.delete(cells, label, axis=0))
     for true, decided in np.ndindex(sheet.classes, sheet.classes) if sheet.groups else ():
         fact(columns["groups"][:, true, decided], _decided(sheet, cells)[true, decided])
     return np.stack(facts), np.array(right)
@@ -158,7 +158,7 @@ def _decided(sheet: Sheet, cells: np.ndarray) -> np.ndarray:
     if sheet.task == "multiclass":
         return cells[:, :, None]
     half = cells.shape[0] // 2
-    return np.stack([np.stack([cells[:half, one], cells[half:, one]]) for one in (0, 1)])
+    return np.stack([np.stack([cells[:half, decision], cells[half:, decision]]) for decision in (0, 1)])
 
 
 def _wrong_cells(sheet: Sheet, cells: np.ndarray) -> np.ndarray:
@@ -169,13 +169,13 @@ def _wrong_cells(sheet: Sheet, cells: np.ndarray) -> np.ndarray:
 
 
 def _gradient(function: Callable[[np.ndarray], float], at: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """By central differences over about the noise's size, over which the function has to be linear."""
+    """The gradient by central differences over about the noise's size, where the function has to be linear."""
     slopes = np.zeros(at.size)
-    for one in range(at.size):
+    for place in range(at.size):
         move = np.zeros(at.size)
-        move[one] = step.flat[one]
+        move[place] = step.flat[place]
         move = move.reshape(at.shape)
-        slopes[one] = (function(at + move) - function(at - move)) / (2 * step.flat[one])
+        slopes[place] = (function(at + move) - function(at - move)) / (2 * step.flat[place])
     return slopes.reshape(at.shape)
 
 
@@ -207,13 +207,13 @@ def _of_decisions(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
         table = counts.sum(axis=2)
         return np.diagonal(table) / np.where(table.sum(axis=1) == 0, np.nan, table.sum(axis=1))
 
-    found = {
+    metrics = {
         "accuracy": moments.share(places, accuracy, places),
         "balanced_accuracy": moments.share(places, lambda counts: float(recalls(counts).mean()), *places),
     }
     if len(places) == 2:
-        found["recall"] = moments.share(places, lambda counts: float(recalls(counts)[1]), places[1])
-    return found
+        metrics["recall"] = moments.share(places, lambda counts: float(recalls(counts)[1]), places[1])
+    return metrics
 
 
 def _of_ranks(moments: Moments) -> dict[str, Estimate]:
@@ -234,10 +234,10 @@ def _mean_area(moments: Moments, tables: np.ndarray, name: str) -> Estimate:
         [
             _gradient(
                 lambda given: curves.refined(area, given),
-                np.maximum(one, least),
+                np.maximum(counts, least),
                 np.sqrt(moments.noise[columns]) + 1.0,
             )
-            for columns, one in zip(tables, cells)
+            for columns, counts in zip(tables, cells)
         ]
     )
     noise = moments.noise_of(tables, gradients / len(tables))
@@ -305,29 +305,29 @@ def _groups(moments: Moments) -> list[dict[str, Estimate]]:
 
 
 def _decisions_of(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
-    found = {"records": _count(moments, places), **_of_decisions(moments, places)}
+    metrics = {"records": _count(moments, places), **_of_decisions(moments, places)}
     if len(places) == 2:
-        found["false_positive_rate"] = moments.share(
+        metrics["false_positive_rate"] = moments.share(
             places, lambda counts: float(counts[0, 1].sum() / counts[0].sum()), places[0]
         )
-    return found
+    return metrics
 
 
 def _quantity_of(moments: Moments, at: int) -> dict[str, Estimate]:
     """Means over a number of records that is noisy itself: both enter the noise's variance."""
     count = moments.columns("group count")[[at]]
-    found, many = {"records": _count(moments, count)}, float(moments.values[count][0])
+    metrics, records = {"records": _count(moments, count)}, float(moments.values[count][0])
     for name in ("squared", "absolute", "error"):
         within = _ENDS[_NAMES[name]]
-        found[_NAMES[name]] = _none(within)
+        metrics[_NAMES[name]] = _none(within)
         if moments.clear(count):
             both = np.concatenate([moments.columns(f"group {name}")[[at]], count])
-            mean = float(moments.values[both[0]]) / many
+            mean = float(moments.values[both[0]]) / records
             noise = moments.noise_of(both, np.array([1.0, -mean]))
-            square = min(max(float(moments.values[moments.columns("group squared")[at]]) / many, 0.0), 1.0)
+            square = min(max(float(moments.values[moments.columns("group squared")[at]]) / records, 0.0), 1.0)
             scatter = square * (1 - square) if name == "squared" else max(square - mean**2, 0.0)
-            found[_NAMES[name]] = _interval(mean, (noise + many * scatter + _RARE) / many**2, within)
-    return found
+            metrics[_NAMES[name]] = _interval(mean, (noise + records * scatter + _RARE) / records**2, within)
+    return metrics
 
 
 # A quantity, in halves of its range.
@@ -349,12 +349,12 @@ def _of_quantity(moments: Moments) -> dict[str, Estimate]:
         noise = moments.noise_of(moments.columns(name), np.ones(1)) + value**2 * counted
         return _interval(value, (noise + rows * max(scatter, 0.0) + _RARE) / rows**2, _ENDS[_NAMES[name]])
 
-    found = {
+    metrics = {
         "mse": mean("squared", float(squared), square * (1 - square)),
         "mae": mean("absolute", float(absolute), square - float(absolute) ** 2),
         "mean_error": mean("error", float(error), square - float(error) ** 2),
     }
-    return found | {"r2": _r2(moments, columns, rows, (square, float(target), float(target2)))}
+    return metrics | {"r2": _r2(moments, columns, rows, (square, float(target), float(target2)))}
 
 
 def _r2(moments: Moments, columns: np.ndarray, rows: float, means: tuple[float, float, float]) -> Estimate:

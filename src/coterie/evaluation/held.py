@@ -41,10 +41,10 @@ def held_of(size: int, share: float, unit: str = "record") -> int:
 
 
 def check_division(relation: Relation, share: float) -> None:
-    """InputError where numbers of rows are no public ones: a division would make neighbours of neighbours.
+    """InputError where numbers of rows are private: a row more would then do more than add a row to training.
 
-    One row more may be one more that is kept out; where that is another, this one takes its place in training. What is
-    trained on then differs by a replaced row, twice what is charged for one that is added.
+    One row more can mean one more row that is kept out. Where that is a different row, the new one takes its place in
+    training, which then differs by a replaced row: twice what is charged for an added one.
     """
     if not relation.sizes_are_public:
         raise InputError(

@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As people say it.
+        """The candidate as people say it.
 
         >>> Candidate(MEAN, 0.5).words
         'the model, 0.5 times as long'
@@ -55,7 +55,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(functions: Rounds | Visits) -> tuple[Candidate, ...]:
-    """What is chosen from; the first is what training ends with if nothing is chosen."""
+    """The models to choose from; the first is what training ends with if nothing is chosen."""
     sources = (MEAN,) if functions.latest is None else (MEAN, LATEST)
     return tuple(Candidate(what, length) for what in sources for length in LENGTHS[what])
 
@@ -154,11 +154,11 @@ def _scores_of(problem: Problem, several: PyTree, x: np.ndarray) -> np.ndarray:
     return np.asarray(_scores(problem, several, jnp.asarray(padded(x)))).swapaxes(0, 1)[: len(x)]
 
 
-def _each(problem: Problem, several: PyTree, x: Array) -> Array:
+def _of_all(problem: Problem, several: PyTree, x: Array) -> Array:
     return jax.vmap(problem.model.scores, (0, None))(several, x)
 
 
-_scores = jax.jit(_each, static_argnums=0)
+_scores = jax.jit(_of_all, static_argnums=0)
 
 
 def chosen(total: Sequence[float] | np.ndarray, variance: float) -> int:
@@ -186,14 +186,16 @@ class Selected:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        told = zip(self.candidates, (0.0, *self.differences))
+        compared = zip(self.candidates, (0.0, *self.differences))
         return {
             "share": self.share,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
             "owners": self.owners,
             "of": self.of,
             "choice": self.candidates[self.choice].words,
-            "candidates": [{"model": one.words, "difference": value} for one, value in told],
+            "candidates": [
+                {"model": model.words, "difference": difference} for model, difference in compared
+            ],
             "noise": self.noise,
             "sums": self.sums,
         }

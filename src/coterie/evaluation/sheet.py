@@ -194,15 +194,15 @@ class Sheet:
         }
 
     def _several(self, scores: np.ndarray, y: np.ndarray, lost: np.ndarray) -> dict[str, np.ndarray]:
-        other = (y + 1) % self.classes  # what a row without a score counts as said to be
+        fallback = (y + 1) % self.classes  # the decision that a row without a score counts as
         p = probabilities(self.loss, scores)
-        p = np.where(lost[:, None], np.eye(self.classes)[other], p)
-        said = np.where(lost, other, scores.argmax(axis=1))
+        p = np.where(lost[:, None], np.eye(self.classes)[fallback], p)
+        decided = np.where(lost, fallback, scores.argmax(axis=1))
         is_own = np.arange(self.classes) == y[:, None]
         place = 2 * (BANDS * np.arange(self.classes) + band(against_chance(p))) + is_own
         return {
-            "cells": (self.classes * y + said)[:, None],
-            "wrong": (said != y)[:, None].astype(float),
+            "cells": (self.classes * y + decided)[:, None],
+            "wrong": (decided != y)[:, None].astype(float),
             "brier": np.sum((p - is_own) ** 2, axis=1, keepdims=True) / 2,
             "ranked": place,
         }

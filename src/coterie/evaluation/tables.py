@@ -44,7 +44,7 @@ def tallied(
     """
     total = np.zeros(sheet.width, np.int64)
     for some in pieces(len(y), AT_ONCE, unit, most):
-        group, own = (None if one is None else one[some] for one in (codes, unit))
+        group, own = (None if column is None else column[some] for column in (codes, unit))
         own = None if own is None else own - own[0]
         scores = in_places(partial(_scored, problem, params), x[some], own, most)
         total += sheet.tally(scores, y[some], group, own)
@@ -52,7 +52,7 @@ def tallied(
 
 
 def pieces(rows: int, at_once: int, unit: np.ndarray | None, most: int = 1) -> Iterator[slice]:
-    """Rows, about so many at a time. Of units, equally many in each piece but the last, whatever they have.
+    """Slices of about `at_once` rows; with units, of equally many units each but the last, whatever their sizes.
 
     >>> list(pieces(5, 4, np.array([0, 1, 1, 1, 2]), most=2))
     [slice(0, 4, None), slice(4, 5, None)]
@@ -80,7 +80,7 @@ def in_places(
 
 
 def padded(x: np.ndarray) -> np.ndarray:
-    """As many rows as a power of two, so that few sizes are compiled for."""
+    """The rows padded to a power of two of them, so that few sizes are compiled for."""
     rows = 1 << (len(x) - 1).bit_length()
     return np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)])
 
@@ -101,6 +101,6 @@ def simulated_noise(table: TableNoise, seed: int, owner: int, step: int) -> np.n
 
 @partial(jax.jit, static_argnums=3)
 def _unit(seed: Array, owner: int, step: int, width: int) -> Array:
-    """From the stream that training's noise comes from, at a step that training has not."""
+    """Unit noise from the stream that training's noise comes from, at a step that training does not reach."""
     key = jax.random.fold_in(jax.random.key(seed), noises.NOISE)
     return Gaussian().unit(jax.random.fold_in(jax.random.fold_in(key, owner), step), width)

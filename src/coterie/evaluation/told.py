@@ -90,14 +90,14 @@ def published(
     assert plan.evaluation is not None
     rows = sum(plan.evaluation.sizes[owner] for owner in tables) if sheet.sizes_public else None
     total = np.sum([tables[owner] for owner in sorted(tables)], axis=0)
-    found = estimates(sheet, total, plan.evaluation.variance(sorted(tables)), rows)
+    estimated = estimates(sheet, total, plan.evaluation.variance(sorted(tables)), rows)
     half = 1.0 if bounds is None else (bounds[1] - bounds[0]) / 2
 
     def own(metrics: dict[str, Estimate]) -> dict[str, Estimate]:
         scaled = {name: _scaled(metric, half ** _POWERS.get(name, 0)) for name, metric in metrics.items()}
         if not diverged:
             return scaled
-        return {name: Estimate(None, one.low, one.high) for name, one in scaled.items()}
+        return {name: Estimate(None, metric.low, metric.high) for name, metric in scaled.items()}
 
     return Published(
         share=share,
@@ -108,11 +108,12 @@ def published(
         unit=plan.unit.words,
         tables=digest(tables),
         diverged=diverged,
-        metrics=own(found.metrics),
-        confusion=None if diverged else found.confusion,
-        calibration=None if diverged else found.calibration,
+        metrics=own(estimated.metrics),
+        confusion=None if diverged else estimated.confusion,
+        calibration=None if diverged else estimated.calibration,
         column=groups and groups.column,
-        groups=groups and {name: own(one) for name, one in zip(groups.names, found.groups, strict=True)},
+        groups=groups
+        and {name: own(metrics) for name, metrics in zip(groups.names, estimated.groups, strict=True)},
         held_out=held_out,
     )
 
@@ -124,7 +125,7 @@ def costs(table: TableNoise, delta: float, relation: Relation) -> float:
 
 
 def digest(tables: dict[int, np.ndarray]) -> str:
-    """Two owners who compare it know that nobody changed a table on its way to one of them."""
+    """A hash of all tables: two owners who compare it know that no table was changed on its way to either."""
     whole = hashlib.sha256()
     for owner in sorted(tables):
         whole.update(owner.to_bytes(8) + np.asarray(tables[owner], "<i8").tobytes())

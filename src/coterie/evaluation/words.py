@@ -16,15 +16,15 @@ DIVERGED = (
 )
 
 
-def sentences(told: Mapping[str, Any]) -> Iterator[str]:
+def sentences(report: Mapping[str, Any]) -> Iterator[str]:
     """The published numbers in words, from their JSON: what they are, and what they cost."""
-    if told["diverged"]:
+    if report["diverged"]:
         yield DIVERGED
         return
-    for name, one in told["metrics"].items():
-        yield f"{title(name)}: {shown(one)}"
-    unit = told["unit"]
-    for group, metrics in (told["groups"] or {"metrics": {}})["metrics"].items():
+    for name, metric in report["metrics"].items():
+        yield f"{title(name)}: {shown(metric)}"
+    unit = report["unit"]
+    for group, metrics in (report["groups"] or {"metrics": {}})["metrics"].items():
         known = [
             f"{title(name, unit)} {shown(metric)}"
             for name, metric in metrics.items()
@@ -34,52 +34,53 @@ def sentences(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def too_few(unit: str) -> str:
-    """Of a group whose numbers the noise hides."""
+    """What is said of a group whose numbers the noise hides."""
     return f"too few {several(unit)} for the noise to tell anything"
 
 
-def about(told: Mapping[str, Any]) -> str:
+def about(report: Mapping[str, Any]) -> str:
     """What was evaluated, and what it cost."""
-    who = f"{told['owners']:,} owner{'s' * (told['owners'] != 1)}"
-    if told["owners"] < told["of"]:
-        who += f" of {told['of']:,}"
-    rows = "" if told["rows"] is None else f", {counted(told['rows'], told['unit'])}"
-    cost = upper(float(told["epsilon"]))
+    who = f"{report['owners']:,} owner{'s' * (report['owners'] != 1)}"
+    if report["owners"] < report["of"]:
+        who += f" of {report['of']:,}"
+    rows = "" if report["rows"] is None else f", {counted(report['rows'], report['unit'])}"
+    cost = upper(float(report["epsilon"]))
     return (
-        f"{told['which']}: {who}{rows}. It cost {told['share']:.3g} of every budget (ε ≤ {cost} by itself), which the "
-        "certificate includes. Intervals are of 95 %, for noise and sampling"
+        f"{report['which']}: {who}{rows}. It cost {report['share']:.3g} of every budget (ε ≤ {cost} by itself), which "
+        "the certificate includes. Intervals are of 95 %, for noise and sampling"
     )
 
 
-def choice(told: Mapping[str, Any]) -> str:
+def choice(picked: Mapping[str, Any]) -> str:
     """Which model was chosen, by whom, and what that cost, from its JSON."""
-    who = f"{told['owners']:,} owner{'s' * (told['owners'] != 1)}"
-    whole = told["owners"] == told["of"]
-    who += "" if whole else f" of {told['of']:,}, which does not do, so that the first was taken"
-    cost = upper(float(told["epsilon"]))
+    who = f"{picked['owners']:,} owner{'s' * (picked['owners'] != 1)}"
+    whole = picked["owners"] == picked["of"]
+    who += "" if whole else f" of {picked['of']:,}, which does not do, so that the first was taken"
+    cost = upper(float(picked["epsilon"]))
     return (
-        f"{told['choice']}, of {len(told['candidates'])} models that the same releases give, by noisy sums of losses "
-        f"of {who}. It cost {told['share']:.3g} of every budget (ε ≤ {cost} by itself), which the certificate includes"
+        f"{picked['choice']}, of {len(picked['candidates'])} models that the same releases give, by noisy sums of "
+        f"losses of {who}. It cost {picked['share']:.3g} of every budget (ε ≤ {cost} by itself), which the certificate "
+        "includes"
     )
 
 
 def title(name: str, unit: str = UNIT) -> str:
-    """A metric as people call it; what a group is counted in is the unit, of which each counts once."""
+    """A metric as people call it; the size of a group is counted in units."""
     if name == "records":
         return several(unit)
     return METRICS[name].words if name in METRICS else name.replace("_", " ")
 
 
-def shown(one: Mapping[str, Any]) -> str:
+def shown(metric: Mapping[str, Any]) -> str:
     """A number with its interval, in as many digits as that lets one see."""
-    if one["value"] is None:
+    if metric["value"] is None:
         return "cannot be told from so noisy a table"
-    digits = _digits(one)
-    ends = "−∞" if one["low"] is None else f"{one['low']:.{digits}f}"
-    return f"{one['value']:.{digits}f} ({ends} to {one['high']:.{digits}f})"
+    digits = _digits(metric)
+    ends = "−∞" if metric["low"] is None else f"{metric['low']:.{digits}f}"
+    return f"{metric['value']:.{digits}f} ({ends} to {metric['high']:.{digits}f})"
 
 
-def _digits(one: Mapping[str, Any]) -> int:
-    low = one["low"] if one["low"] is not None else one["value"] - 1
-    width = one["high"] - low
+def _digits(metric: Mapping[str, Any]) -> int:
+    low = metric["low"] if metric["low"] is not None else metric["value"] - 1
+    width = metric["high"] - low
     return 4 if width <= 0 else min(max(1 - math.floor(math.log10(width / 2)), 0), 4)

@@ -122,19 +122,19 @@ class Answer(NamedTuple):
 
     def lines(self) -> list[str]:
         """The answer for people."""
-        found = self.certificate
+        certificate = self.certificate
         looked_for = "" if self.multiplier is None else upper(self.multiplier)
-        said = [f"least multiplier: {looked_for}"] if looked_for else []
-        said += [
+        lines = [f"least multiplier: {looked_for}"] if looked_for else []
+        lines += [
             mechanism.words(looked_for if mechanism.multiplier is None else f"{mechanism.multiplier:.10g}")
             for mechanism in self.mechanisms
         ]
-        said.append(str(found))
-        if not found.reason:
-            low = lower(found.epsilon_optimistic)
-            said.append(f"lower end: no accountant could certify less than ε = {low} for these releases")
-            said.append(f"beside dp-accounting: {self.beside}")
-        return [*said, *(f"warning: {warning}" for warning in found.warnings)]
+        lines.append(str(certificate))
+        if not certificate.reason:
+            low = lower(certificate.epsilon_optimistic)
+            lines.append(f"lower end: no accountant could certify less than ε = {low} for these releases")
+            lines.append(f"beside dp-accounting: {self.beside}")
+        return [*lines, *(f"warning: {warning}" for warning in certificate.warnings)]
 
 
 def answer(
@@ -165,9 +165,9 @@ def answer(
             lambda noise: _composed(mechanisms, noise), epsilon=epsilon, delta=delta, relation=relation
         )
     event = _composed(mechanisms, multiplier)
-    size = min((one.records for one in mechanisms if one.records is not None), default=None)
-    found = certify(event, delta=delta, relation=relation, size=size)
-    return Answer(tuple(mechanisms), multiplier, found, _beside(found))
+    size = min((mechanism.records for mechanism in mechanisms if mechanism.records is not None), default=None)
+    certificate = certify(event, delta=delta, relation=relation, size=size)
+    return Answer(tuple(mechanisms), multiplier, certificate, _beside(certificate))
 
 
 def read_plan(path: Path) -> list[Mechanism]:
@@ -184,7 +184,7 @@ def read_plan(path: Path) -> list[Mechanism]:
         raise InputError(
             f"{source}: unknown key {key!r}. It holds [[mechanism]] tables; delta, epsilon and relation are options."
         )
-    if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{source}: holds no [[mechanism]] tables. Write one for each mechanism.")
     return [from_words(table, f"{source}, mechanism {at}: ") for at, table in enumerate(tables, 1)]
 
@@ -223,14 +223,14 @@ def _check_pair(mechanism: Mechanism, relation: str) -> None:
     from coterie.accounting.certifying import check_known
 
     event = mechanism.event(1.0)
-    for other in (relation, *RELATIONS):
+    for candidate in (relation, *RELATIONS):
         try:
-            check_known(event, other)
+            check_known(event, candidate)
         except InputError:
             continue
-        if other == relation:
+        if candidate == relation:
             return
-        remedy = f"Use relation={other!r}, or no sampling"
+        remedy = f"Use relation={candidate!r}, or no sampling"
         break
     else:
         remedy = "Use noise='gaussian', or no sampling"

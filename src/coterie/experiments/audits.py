@@ -73,7 +73,7 @@ def audit_experiment(
     tell = progress or (lambda what, done, of: None)
     tell("choosing noise", 0, 0)
     setting = worst_case(experiment.protocol, world, options)
-    found = audit(
+    audited = audit(
         setting.program,
         setting.neighbours,
         setting.mixer,
@@ -84,7 +84,7 @@ def audit_experiment(
         without=setting.without,
         progress=tell,
     )
-    return Audited(words(setting), found)
+    return Audited(words(setting), audited)
 
 
 def audit_run(
@@ -97,20 +97,20 @@ def audit_run(
     result, experiment = read_result(folder), read_toml(folder / "experiment.toml")
     tell = progress or (lambda what, done, of: None)
     check_effort(GAMES if effort.games is None else effort.games, effort.confidence)
-    made = ready(experiment, None, tell)
-    task, program = made.prepared.task, made.program
+    setup = ready(experiment, None, tell)
+    task, program = setup.prepared.task, setup.program
     certificates = certificates_of(program.plan, task.delta)
     _check_same(folder, result, certificates)
-    owner = max(range(task.owners), key=lambda one: certificates[one].epsilon)
+    owner = max(range(task.owners), key=lambda member: certificates[member].epsilon)
     options = typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
     training = evaluating.for_training(experiment, task)
     setting = whole.of_run(
         whole.PlayedRun(experiment.protocol, options, experiment.calibration, training, program), owner
     )
-    table = made.prepared.table
+    table = setup.prepared.table
     groups = groups_of(table, experiment.evaluate_by)
     sheet = sheet_of(table, task.problem, program.plan.relation, groups, task.unit)
-    found = whole.audit_whole(
+    audited = whole.audit_whole(
         setting,
         delta=task.delta,
         games=effort.games,
@@ -119,7 +119,7 @@ def audit_run(
         progress=tell,
         table=shift(ballot_of(program, sheet), program.plan, owner),
     )
-    return Audited(whole.words(setting, made.prepared.partition.names[owner]), found)
+    return Audited(whole.words(setting, setup.prepared.partition.names[owner]), audited)
 
 
 def _check_same(folder: Path, result: dict[str, Any], certificates: Sequence[Certificate]) -> None:
@@ -128,31 +128,31 @@ def _check_same(folder: Path, result: dict[str, Any], certificates: Sequence[Cer
     written = certified.get("per_owner") if isinstance(certified, dict) else None
     again = [certificate.to_json()["epsilon"] for certificate in certificates]
     same = isinstance(written, list) and len(written) == len(again)
-    if not same or not all(_close(one, other) for one, other in zip(written or [], again)):
+    if not same or not all(_close(old, new) for old, new in zip(written or [], again)):
         raise InputError(
             f"run={str(folder)!r}: its certificates do not follow from its experiment and data any more. Run it again."
         )
 
 
-def _close(one: Any, other: Any) -> bool:
-    numbers = all(isinstance(value, int | float) for value in (one, other))
-    return math.isclose(one, other, rel_tol=1e-6) if numbers else one == other
+def _close(old: Any, new: Any) -> bool:
+    numbers = all(isinstance(value, int | float) for value in (old, new))
+    return math.isclose(old, new, rel_tol=1e-6) if numbers else old == new
 
 
 def read_result(folder: Path) -> dict[str, Any]:
     """A run's result.json, checked to be one before any game is played."""
     path = folder / "result.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"run={str(folder)!r}: result.json cannot be read ({error.strerror}). Give a run's folder."
         ) from error
     except ValueError as error:
         raise InputError(f"run={str(folder)!r}: result.json is not JSON. Give a run's folder.") from error
-    if not isinstance(found, dict) or not isinstance(found.get("privacy"), dict):
+    if not isinstance(result, dict) or not isinstance(result.get("privacy"), dict):
         raise InputError(f"run={str(folder)!r}: result.json is not a run's result. Give a run's folder.")
-    return found
+    return result
 
 
 def write_finding(folder: Path, result: dict[str, Any], audited: Audited) -> None:

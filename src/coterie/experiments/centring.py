@@ -61,10 +61,10 @@ def release(
         sums[owner] = exact + simulated_noise(plan.centre, experiment.seed, owner, step)
     centre = centres.found(plan, sums)
     mapped = around(mapped, centre, table.task == "regression")
-    return mapped, _told(experiment, plan, centre, digest(sums))
+    return mapped, _charged(experiment, plan, centre, digest(sums))
 
 
-def _told(experiment: Experiment, plan: ReleasePlan, centre: Centre, sums: str) -> Centred:
+def _charged(experiment: Experiment, plan: ReleasePlan, centre: Centre, sums: str) -> Centred:
     assert plan.centre is not None
     return Centred(
         share=experiment.centre,

@@ -74,12 +74,12 @@ def second_rate(experiment: Experiment, table: Table) -> float:
 
 
 def in_words(decision: Decision, table: Table) -> str:
-    """What is not as usual about it; nothing where all is."""
-    told = []
+    """What differs from the usual decision, in words; empty where nothing does."""
+    sentences = []
     first, second = table.classes if len(table.classes) == 2 else ("-1", "+1")
     if decision.threshold is not None:
-        told.append(f"{second!r} is predicted where its probability is above {decision.threshold:.4g}")
+        sentences.append(f"{second!r} is predicted where its probability is above {decision.threshold:.4g}")
     if decision.weights != (1.0, 1.0):
         low, high = decision.weights
-        told.append(f"class weights {low:.4g} for {first!r}, {high:.4g} for {second!r}")
-    return "; ".join(told)
+        sentences.append(f"class weights {low:.4g} for {first!r}, {high:.4g} for {second!r}")
+    return "; ".join(sentences)

@@ -61,8 +61,8 @@ def class_counts(prepared: Prepared) -> np.ndarray:
 
 
 def provenance(experiment: Experiment) -> dict[str, Any]:
-    """With what it was made. Checksums are of public files alone: who knows all records but one could try guesses of
-    that one against a checksum."""
+    """Versions, platform, seed and checksums. These are of public files alone: who knows all records but one could try
+    guesses of that one against a checksum."""
     import jax
 
     checksums = None
@@ -86,9 +86,9 @@ def guarantee(
 ) -> dict[str, Any]:
     """What certificates guarantee in words, and the facts that `recompute` derives the same words from."""
     known = facts(plan, certificates, experiment, table, engine)
-    kept = {name: getattr(known, name) for name in KEPT}
-    kept |= {name: getattr(known, name) for name in SOMETIMES if getattr(known, name)}
-    return {"facts": kept, "statement": statement(known), "promise": promise(known)}
+    stated = {name: getattr(known, name) for name in KEPT}
+    stated |= {name: getattr(known, name) for name in SOMETIMES if getattr(known, name)}
+    return {"facts": stated, "statement": statement(known), "promise": promise(known)}
 
 
 def facts(

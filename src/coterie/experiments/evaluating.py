@@ -1,4 +1,4 @@
-"""What owners of an experiment release beside training, charged, and how: of it, what comes after training."""
+"""What owners of an experiment release beside training, charged: how plans pay for it, and what follows training."""
 
 from __future__ import annotations
 
@@ -86,11 +86,13 @@ def for_training(
     share = sum(getattr(experiment, name) for name in paid)
     if not share or experiment.calibration != "certified":
         return task
-    return replace(task, epsilon=tuple(budget.for_training(one, task.delta, share) for one in task.epsilon))
+    return replace(
+        task, epsilon=tuple(budget.for_training(epsilon, task.delta, share) for epsilon in task.epsilon)
+    )
 
 
 def first(look: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
-    """The same look at models of which there are several candidates, during training: at the first of them."""
+    """During training, a look at the first of several candidate models."""
     return lambda several: look(selection.candidate(several, 0, axis=1))
 
 
@@ -112,8 +114,10 @@ def select(
         exact = ballot.tally(prepared.task.problem, own, x, y, unit, _most(unit))
         sums[owner] = exact + simulated_noise(plan.selection, experiment.seed, owner, step)
     choice = selection.chosen(sum(sums.values(), np.zeros(ballot.width)), plan.selection.variance())
-    told = selection.selected(ballot, plan, sums, choice, share=experiment.select, delta=prepared.task.delta)
-    return trace._replace(model=selection.candidate(trace.model, choice, axis=1)), told
+    selected = selection.selected(
+        ballot, plan, sums, choice, share=experiment.select, delta=prepared.task.delta
+    )
+    return trace._replace(model=selection.candidate(trace.model, choice, axis=1)), selected
 
 
 def _own(program: Program, models: PyTree, owner: int) -> PyTree:

@@ -126,10 +126,10 @@ class Experiment:
         return self.data if isinstance(self.data, str) else self.data.name
 
     def __repr__(self) -> str:
-        """What differs from an experiment that nobody said anything about."""
+        """The values that differ from the defaults."""
         usual = {field.name: field.default for field in fields(self)} | {"settings": {}}
-        said = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
-        return f"Experiment({', '.join(f'{name}={_few(value)}' for name, value in said.items())})"
+        changed = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        return f"Experiment({', '.join(f'{name}={_few(value)}' for name, value in changed.items())})"
 
     def to_toml(self) -> str:
         """The experiment as a file that `from_toml` reads back to an equal value; rows in memory are not in it."""
@@ -162,7 +162,7 @@ def _in_memory(data: Any, owners: Any, unit: Any) -> dict[str, Any]:
 
 
 def _few(value: Any) -> str:
-    """In a few words, however many owners there are."""
+    """A value in a few words, however many owners there are."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -201,7 +201,7 @@ def override(base: Experiment, given: dict[str, Any], source: str) -> Experiment
 
 
 def _check_together(asked: Experiment) -> None:
-    """What values mean for each other."""
+    """InputError where values contradict each other."""
     if not asked.epsilon:
         empty = "{}" if isinstance(asked.epsilon, dict) else "[]"
         raise InputError(f"epsilon={empty}: must be one budget for all, or one for each owner.")

@@ -48,27 +48,27 @@ class Fitted(NamedTuple):
 def fit(experiment: Experiment, data_dir: Path | None = None, progress: Tell | None = None) -> Fitted:
     """Train and certify, and compare with nothing: for whoever wants the model alone."""
     tell = progress or (lambda what, done, of: None)
-    made = ready(experiment, data_dir, tell)
-    look = probe_of(made.prepared)
-    return fitted(experiment, made, look, train(experiment, made, look, tell))
+    setup = ready(experiment, data_dir, tell)
+    look = probe_of(setup.prepared)
+    return fitted(experiment, setup, look, train(experiment, setup, look, tell))
 
 
-def fitted(experiment: Experiment, made: Ready, look: Callable[[PyTree], PyTree], trace: Trace) -> Fitted:
+def fitted(experiment: Experiment, setup: Ready, look: Callable[[PyTree], PyTree], trace: Trace) -> Fitted:
     """What training left, with the charged choice of a model and the charged evaluation, where there are."""
-    plan, probes, selected, told = made.program.plan, trace.probes, None, None
+    plan, probes, selected, published = setup.program.plan, trace.probes, None, None
     if plan.selection is not None:
-        trace, selected = select(experiment, made.prepared, made.program, trace)
+        trace, selected = select(experiment, setup.prepared, setup.program, trace)
         if selected.choice:  # the last look was at what nobody chose
             probes = jax.tree.map(
                 lambda before, now: np.concatenate([before[:-1], now[None]]), probes, look(trace.model)
             )
     if plan.evaluation is not None:
-        told = publish(experiment, made.prepared, made.program, trace)
+        published = publish(experiment, setup.prepared, setup.program, trace)
     return Fitted(
         experiment=experiment,
-        prepared=made.prepared,
-        program=made.program,
-        certificates=certificates_of(plan, made.prepared.task.delta),
+        prepared=setup.prepared,
+        program=setup.program,
+        certificates=certificates_of(plan, setup.prepared.task.delta),
         # Over owners: what gossip leads to, and one exact step of it more. Exact where all of them agree already.
         params=jax.tree.map(
             lambda leaf: np.asarray(leaf, np.float64).mean(axis=0).astype(np.float32), trace.model
@@ -76,9 +76,9 @@ def fitted(experiment: Experiment, made: Ready, look: Callable[[PyTree], PyTree]
         steps=trace.step,
         turns=trace.turns,
         probes=probes,
-        centred=made.centred,
+        centred=setup.centred,
         selected=selected,
-        published=told,
+        published=published,
     )
 
 

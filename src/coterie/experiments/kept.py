@@ -22,7 +22,7 @@ def write(file: Path, held: dict[str, Any]) -> None:
 
 
 def put(file: Path, content: bytes) -> None:
-    """The same for any content."""
+    """As `write`, for any content."""
     staging = file.with_name(f".{file.name}-{os.getpid()}")
     try:
         staging.write_bytes(content)

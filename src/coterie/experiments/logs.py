@@ -34,7 +34,7 @@ _PLACES = {"jsonl": "log.jsonl", "tensorboard": "tensorboard"}  # in a run's fol
 
 
 class LogTarget(NamedTuple):
-    """Where a log goes: a file of JSON lines, a folder of TensorBoard's, or MLflow's tracking address."""
+    """A log's destination: a file of JSON lines, a folder of TensorBoard's, or MLflow's tracking address."""
 
     kind: str
     place: str  # empty: in the run's folder; of MLflow what its own settings say
@@ -91,14 +91,14 @@ def log_of(result: Result, oracles: bool = False) -> Log:
         **{name: privacy[name] for name in ("delta", "relation", "unit", "view", "accountant")},
         **{f"settings.{name}": value for name, value in training["settings"].items()},
     }
-    found = _points(result, privacy["certified_epsilon"]["max"])
+    points = _points(result, privacy["certified_epsilon"]["max"])
     if oracles:
-        found[-1][1].update(_oracles(result))
-    kept = [
-        (step, {name: value for name, value in one.items() if oracles or not name.startswith("oracle/")})
-        for step, one in found
+        points[-1][1].update(_oracles(result))
+    shown = [
+        (step, {name: value for name, value in values.items() if oracles or not name.startswith("oracle/")})
+        for step, values in points
     ]
-    return Log(about, kept, "\n".join(privacy["statement"]), model.to_bytes())
+    return Log(about, shown, "\n".join(privacy["statement"]), model.to_bytes())
 
 
 def _points(result: Result, certified: float | str) -> list[tuple[int, dict[str, float]]]:
@@ -109,13 +109,13 @@ def _points(result: Result, certified: float | str) -> list[tuple[int, dict[str,
     joint = np.average(result.curve, axis=1, weights=result.sizes if several and public else None)
     found = []
     for step, apart, value in zip(result.steps.tolist(), result.disagreement.tolist(), joint.tolist()):
-        one = {
+        values = {
             "messages": round(result.messages * step / last),
             "disagreement": apart,
             f"{mark}{result.prepared.judge.metric}": value,
         }
         spent = float(certified) if step == last else _spent(result, step) if public else None
-        found.append((step, one if spent is None else one | {"certified_epsilon": spent}))
+        found.append((step, values if spent is None else values | {"certified_epsilon": spent}))
     return found
 
 
@@ -148,7 +148,7 @@ def _oracles(result: Result) -> dict[str, float]:
 
 def send(result: Result, asked: Wanted, folder: Path | None = None) -> list[str]:
     """Write every log that is asked for, and say where each is; `folder` holds those without a place of their own."""
-    log, told = log_of(result, asked.oracles), []
+    log, written = log_of(result, asked.oracles), []
     for target in asked.targets:
         place = target.place
         if not place and folder is not None and target.kind in _PLACES:
@@ -160,8 +160,8 @@ def send(result: Result, asked: Wanted, folder: Path | None = None) -> list[str]
             raise InputError(
                 f"log='{target.kind}:{place}': cannot be written ({reason:.300}) The run itself is whole."
             ) from error
-        told.append(f"{target.kind} {place}".strip())
-    return told
+        written.append(f"{target.kind} {place}".strip())
+    return written
 
 
 def _jsonl(log: Log, place: str) -> None:
@@ -195,7 +195,7 @@ def _tensorboard(log: Log, place: str) -> None:
 
 
 def _mlflow(log: Log, place: str) -> None:
-    """By its client: the fluent interface would add who ran which file where."""
+    """Log by MLflow's client: the fluent interface would add who ran which file where."""
     from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
     from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
 

@@ -39,7 +39,7 @@ def central_of(prepared: Prepared) -> float:
     """Oracle: the non-private optimum over everyone's records."""
     shards, problem = prepared.shards, prepared.task.problem
     owned = [records_of(shards, owner)[:2] for owner in range(prepared.task.owners)]
-    x, y = (np.concatenate(each) for each in zip(*owned))
+    x, y = (np.concatenate(arrays) for arrays in zip(*owned))
     if problem.model.is_linear:
         params = central_optimum(problem, x, y)
     else:

@@ -24,8 +24,8 @@ class Recomputed(NamedTuple):
 
 def checked(written: dict[str, Any], owners: list[int] | None) -> Recomputed:
     """A certificate of a file beside what its event costs."""
-    found = recomputed(written)
-    again, problems = found.to_json(), []
+    certificate = recomputed(written)
+    again, problems = certificate.to_json(), []
     for name in ("epsilon", "epsilon_optimistic"):
         if not same(written.get(name), again[name]):
             problems.append(f"{name} is {written.get(name)!r} in the file and {again[name]!r} when computed")
@@ -35,12 +35,12 @@ def checked(written: dict[str, Any], owners: list[int] | None) -> Recomputed:
         if written.get(name) != again[name]
     ]
     if bool(written.get("reason")) != bool(
-        found.reason
+        certificate.reason
     ):  # which one is the plan's own word; that there is one is not
         problems.append(
-            f"reason is {written.get('reason')!r} in the file of a certificate of ε = {upper(found.epsilon)}"
+            f"reason is {written.get('reason')!r} in the file of a certificate of ε = {upper(certificate.epsilon)}"
         )
-    return Recomputed(owners, written.get("epsilon"), found, tuple(problems))
+    return Recomputed(owners, written.get("epsilon"), certificate, tuple(problems))
 
 
 def recomputed(written: dict[str, Any]) -> Certificate:
@@ -63,13 +63,13 @@ def recomputed(written: dict[str, Any]) -> Certificate:
 
 def texts(value: Any) -> list[str]:
     """A list of texts; none of anything else."""
-    return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
+    return value if isinstance(value, list) and all(isinstance(text, str) for text in value) else []
 
 
-def same(written: Any, found: Any) -> bool:
+def same(written: Any, computed: Any) -> bool:
     """Whether two numbers of a file are equal, up to rounding."""
-    one, other = number(written), number(found)
-    return one == other or math.isclose(one, other, rel_tol=SAME)
+    left, right = number(written), number(computed)
+    return left == right or math.isclose(left, right, rel_tol=SAME)
 
 
 def number(value: Any) -> float:

@@ -144,7 +144,7 @@ def _kept_elsewhere(files: Mapping[str, bytes], out: Path) -> str:
 
     A folder of a run stays whole or absent: what is kept is under another name, and readable by its user alone.
     """
-    left, said = dict(files), []
+    left, locations = dict(files), []
     for parent in (out.absolute().parent, Path(gettempdir())):
         try:
             place = Path(mkdtemp(prefix=f"{out.name}-incomplete-", dir=parent))
@@ -153,15 +153,15 @@ def _kept_elsewhere(files: Mapping[str, bytes], out: Path) -> str:
         there = [name for name, content in left.items() if _put(place / name, content)]
         left = {name: content for name, content in left.items() if name not in there}
         if there:
-            said.append(f"{', '.join(there)} in {place}")
+            locations.append(f"{', '.join(there)} in {place}")
         else:
             place.rmdir()
         if not left:
             break
     lost = f"; not written: {', '.join(left)}" if left else ""
     remake = " `coterie report FOLDER` makes report.html again." if "report.html" in left else ""
-    told = f"Kept are {' and '.join(said)}{lost}." if said else "Nothing could be kept."
-    return f"{told} Make room, and put them into a folder of their own.{remake}"
+    summary = f"Kept are {' and '.join(locations)}{lost}." if locations else "Nothing could be kept."
+    return f"{summary} Make room, and put them into a folder of their own.{remake}"
 
 
 def _put(place: Path, content: bytes) -> bool:

@@ -51,5 +51,5 @@ def over_epsilon(experiment: Experiment, made: Ready, look: Look, tell: Tell) ->
 
 
 def _mean(values: np.ndarray, task: Task) -> float:
-    """By size where every owner has a model of its own."""
+    """The mean over models, by size where every owner has a model of its own."""
     return float(np.average(values, weights=task.sizes if len(values) == task.owners else None))

@@ -99,27 +99,27 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
         owners_per_person=experiment.owners_per_person,
     )
     shards = to_shards(x, table.y, trained)
-    parts = parts._replace(rows=tuple(one if unit == RECORD else np.concatenate(one) for one in trained))
+    parts = parts._replace(rows=tuple(rows if unit == RECORD else np.concatenate(rows) for rows in trained))
     return Prepared(table, parts, task, shards, x_test, table.y_test, mapped, judge, trained, held)
 
 
 def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tuple[Prepared, Centred]:
-    """The same with features around what owners release of them."""
+    """The same, with features moved to the centre that owners release for them."""
     table, plain = prepared.table, feature_map(experiment, prepared.table)
-    mapped, told = centring.release(experiment, table, prepared.trained, program, plain)
+    mapped, charged = centring.release(experiment, table, prepared.trained, program, plain)
     shards = to_shards(mapped.apply(table.x), table.y, prepared.trained)
-    return prepared._replace(features=mapped, x_test=mapped.apply(table.x_test), shards=shards), told
+    return prepared._replace(features=mapped, x_test=mapped.apply(table.x_test), shards=shards), charged
 
 
 def _divided(own: Sequence[Own], experiment: Experiment, unit: Unit) -> tuple[Sequence[Own], Sequence[Own]]:
     """What every owner trains on, and what it keeps out, units whole."""
     drawn = [
-        divided(len(one), experiment.hold_out, simulated(experiment.seed, owner), unit.words)
-        for owner, one in enumerate(own)
+        divided(len(rows), experiment.hold_out, simulated(experiment.seed, owner), unit.words)
+        for owner, rows in enumerate(own)
     ]
     return (
-        [chosen(one, division.trained) for one, division in zip(own, drawn)],
-        [chosen(one, division.held) for one, division in zip(own, drawn)],
+        [chosen(rows, division.trained) for rows, division in zip(own, drawn)],
+        [chosen(rows, division.held) for rows, division in zip(own, drawn)],
     )
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from coterie._rounding import upper
-from coterie.accounting import Certificate, certify
+from coterie.accounting import Certificate, certify, warnings_of
 from coterie.accounting.persons import of_events
 from coterie.accounting.plans import named_against
 from coterie.errors import InputError
 from coterie.experiments.one_certificate import SAME, Recomputed, checked, number, recomputed, same, texts
 from coterie.experiments.settings import fit
+from coterie.model.format import FILE as MODEL
 from coterie.model.format import SUFFIX, read, unpack
 from coterie.relations import named
 from coterie.reports.promise import promise
@@ -29,13 +30,13 @@ _TABLES = ("centre", "selection", "evaluation")  # in the order in which they ar
 
 def to_json(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
     """Each different certificate once, with the indices of the owners that share it."""
-    found: dict[str, dict[str, Any]] = {}
+    distinct: dict[str, dict[str, Any]] = {}
     for owner, certificate in enumerate(certificates):
         plain = certificate.to_json()
         if certificate.size is not None and not named(certificate.relation).sizes_are_public:
             plain["oracle"] = ["size", "warnings"]  # what follows from a private number of records
-        found.setdefault(json.dumps(plain, sort_keys=True), {"owners": []} | plain)["owners"].append(owner)
-    return list(found.values())
+        distinct.setdefault(json.dumps(plain, sort_keys=True), {"owners": []} | plain)["owners"].append(owner)
+    return list(distinct.values())
 
 
 def check(path: Path) -> list[Recomputed]:
@@ -53,9 +54,9 @@ def check_result(obj: dict[str, Any], source: str) -> list[Recomputed]:
         return [checked(obj, None)]
     privacy = obj.get("privacy")
     written = privacy.get("certificates") if isinstance(privacy, dict) else None
-    if not isinstance(written, list) or not all(isinstance(one, dict) for one in written) or not written:
+    if not isinstance(written, list) or not all(isinstance(entry, dict) for entry in written) or not written:
         raise InputError(f"{source}: holds no certificates. Give a run's result.json.")
-    checks = [checked(one, _indices(one.get("owners"))) for one in written]
+    checks = [checked(certificate, _indices(certificate.get("owners"))) for certificate in written]
     more = (*_summary(privacy, checks), *_words_follow(obj, written, checks))
     return [*checks[:-1], checks[-1]._replace(problems=(*checks[-1].problems, *more))]
 
@@ -79,7 +80,10 @@ def _read(path: Path) -> dict[str, Any]:
     if path.name.endswith(SUFFIX):
         said = unpack(*read(path)).description
         return said | {name: said["training"].get(name) for name in ("sizes", "calibration", "engine")}
-    path = path / "result.json" if path.is_dir() else path
+    if path.is_dir():
+        if "privacy" in (said := _read(path / "result.json")) or not (path / MODEL).exists():
+            return said
+        return _read(path / MODEL)  # a real owner's: its certificates are in the model that all of them have
     try:
         obj = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except OSError as error:
@@ -124,11 +128,13 @@ def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
 
 def _words_follow(obj: dict[str, Any], written: list[dict[str, Any]], checks: list[Recomputed]) -> list[str]:
     """Whether what people read follows from the certificates, whose own numbers were compared above."""
-    by_owner = {owner: kept for one, kept in zip(checks, written) for owner in one.owners or ()}
+    by_owner = {
+        owner: certificate for check, certificate in zip(checks, written) for owner in check.owners or ()
+    }
     in_order = [by_owner[owner] for owner in sorted(by_owner)] or written
-    worst = max(in_order, key=lambda one: number(one.get("epsilon")))
+    worst = max(in_order, key=lambda certificate: number(certificate.get("epsilon")))
     problems = _worst_is_named(obj["privacy"], worst) + _warned(obj["privacy"], checks)
-    sizes = [one.get("size") for one in in_order]
+    sizes = [certificate.get("size") for certificate in in_order]
     if obj.get("sizes") != (None if sizes == [None] * len(sizes) else sizes):  # None: they are private
         problems.append("sizes are not the certificates'")
     problems += _together(obj["privacy"], checks) + _adding_up(obj["privacy"], checks) + _tables(obj, checks)
@@ -149,7 +155,7 @@ def _together(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
 
 
 def _more_seen(who: str, written: dict[str, Any], checks: list[Recomputed]) -> list[str]:
-    """What is wrong with the certificate against somebody who sees more than whom certificates are against."""
+    """What is wrong with the certificate against somebody who sees more than the certificates' adversary does."""
     again = checked(written, None)
     problems = [f"against {who}: {problem}" for problem in again.problems]
     problems += [
@@ -176,9 +182,9 @@ def _audit(privacy: dict[str, Any]) -> list[str]:
         "audit.certified_epsilon": (audit.get("certified_epsilon"), written.get("epsilon")),
     }
     return problems + [
-        f"{name} is {one!r} in the summary and {other!r} in the audit"
-        for name, (one, other) in pairs.items()
-        if not same(one, other)
+        f"{name} is {shown!r} in the summary and {audited!r} in the audit"
+        for name, (shown, audited) in pairs.items()
+        if not same(shown, audited)
     ]
 
 
@@ -231,10 +237,13 @@ def _tables(obj: dict[str, Any], checks: list[Recomputed]) -> list[str]:
         if share is None or obj[name].get("share") != share:
             problems.append(f"share of {name} is {obj[name].get('share')!r} and {share!r} in the facts")
             continue
-        parts = [getattr(one.event, "events", ())[charged.index(name) - len(charged) :] for one in finite]
+        parts = [
+            getattr(certificate.event, "events", ())[charged.index(name) - len(charged) :]
+            for certificate in finite
+        ]
         costs = [
-            certify(some[0], delta=one.delta, relation=one.relation).epsilon
-            for one, some in zip(finite, parts)
+            certify(some[0], delta=certificate.delta, relation=certificate.relation).epsilon
+            for certificate, some in zip(finite, parts)
             if some
         ]
         if finite and not same(obj[name].get("epsilon"), max(costs, default=math.nan)):
@@ -254,7 +263,7 @@ def _person(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     if not isinstance(facts, dict):
         return []
     if len(events) < 2:
-        told = (
+        entries = (
             facts.get("person"),
             facts.get("pair"),
             privacy.get("person_epsilon"),
@@ -262,7 +271,7 @@ def _person(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
         )
         return (
             []
-            if set(map(type, told)) == {type(None)}
+            if set(map(type, entries)) == {type(None)}
             else ["one owner has no person whom several owners know"]
         )
     written, owners = facts.get("person"), facts.get("owners_per_person")
@@ -324,8 +333,8 @@ def _worst_is_named(privacy: dict[str, Any], worst: dict[str, Any]) -> list[str]
 
 def _warned(privacy: dict[str, Any], checks: list[Recomputed]) -> list[str]:
     """More may stand there, of what no certificate covers; nothing may be left out."""
-    due = {warning for check in checks for warning in check.found.warnings}
-    missing = sorted(due - set(texts(privacy.get("warnings"))))
+    given = texts(privacy.get("warnings"))
+    missing = [due for due in warnings_of([check.found for check in checks]) if due not in given]
     return [f"warnings leave out {missing[0]!r}"] if missing else []
 
 
@@ -353,12 +362,12 @@ def _differs(what: str, stated: Any, derived: list[str]) -> list[str]:
 
 def _facts(obj: dict[str, Any], privacy: dict[str, Any], worst: dict[str, Any]) -> Facts:
     """The statement's facts: of the largest certificate, of the result, and those that are kept for it alone."""
-    kept = privacy.get("facts")
-    if not isinstance(kept, dict) or set(kept) - set(SOMETIMES) != set(KEPT):
+    facts = privacy.get("facts")
+    if not isinstance(facts, dict) or set(facts) - set(SOMETIMES) != set(KEPT):
         raise InputError("privacy.facts is not as this version writes it")
-    if (kept["colluding"] is None) != (kept["all_others"] is None):
+    if (facts["colluding"] is None) != (facts["all_others"] is None):
         raise InputError("privacy.facts lack the certificate against all other owners together")
-    given = kept | {
+    given = facts | {
         name: worst.get(name) for name in ("delta", "relation", "unit", "view", "accountant", "reason")
     }
     given |= {"calibration": obj.get("calibration"), "engine": obj.get("engine")}

@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie import topologies
 from coterie._types import PyTree
-from coterie.accounting import Certificate, Claim
+from coterie.accounting import Certificate, Claim, warnings_of
 from coterie.evaluation.centre import Centred
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.told import Published
@@ -138,9 +138,7 @@ class Result:
                 "reason": worst.reason,
                 "warnings": [
                     *undeclared(table.classes_declared, table.columns_declared),
-                    *sorted(
-                        {warning for certificate in self.certificates for warning in certificate.warnings}
-                    ),
+                    *warnings_of(self.certificates),
                 ],
                 **self.guarantee,
                 **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
@@ -171,27 +169,27 @@ class Result:
 
     @property
     def messages(self) -> int:
-        """How many were sent."""
-        tables = sum(told.owners for told in (self.centred, self.selected, self.published) if told)
+        """How many messages were sent."""
+        tables = sum(charged.owners for charged in (self.centred, self.selected, self.published) if charged)
         if not isinstance(self.program.functions, Rounds):
             return int(self.turns.sum()) + tables
         if self.program.aggregate is not None:  # to the aggregator and back
             return int(self.steps[-1]) * 2 * self.prepared.task.owners + tables
-        each = topologies.messages_per_round(self.prepared.task.topology)
-        return round((int(self.steps[-1]) * self.gossip_steps + self.consensus) * each) + tables
+        per_round = topologies.messages_per_round(self.prepared.task.topology)
+        return round((int(self.steps[-1]) * self.gossip_steps + self.consensus) * per_round) + tables
 
 
 def _metric(result: Result) -> dict[str, Any]:
     """What was reached, by the metric that is shown first and by all others; "oracle" lists what no owner released."""
     judge, table, says = result.prepared.judge, result.prepared.table, " ".join(result.constant_says)
-    told = (shown_first(result.experiment, table)[1], in_words(judge.decision, table))
+    reasons = (shown_first(result.experiment, table)[1], in_words(judge.decision, table))
     values = ("joint", "local_only", "central", "constant", "constant_says")
     follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(result.measures) else []
     if follow and not result.sizes_are_public:
         follow.append("rows")  # a share of them all
     return {
         "name": judge.metric,
-        "why": "; ".join(filter(None, told)),
+        "why": "; ".join(filter(None, reasons)),
         "joint": describe.plain(result.joint),
         "local_only": describe.plain(result.local_mean),
         "central": describe.plain(result.central),

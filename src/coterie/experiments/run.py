@@ -58,10 +58,10 @@ def run(
     started = time.perf_counter()
     logs = wanted(log, log_oracles) if log or log_oracles else None
     tell = progress or (lambda what, done, of: None)
-    made = ready(experiment, data_dir, tell)
-    look = probe_of(made.prepared)
-    trace = train(experiment, made, look if watch is None else _watched(look, watch, made), tell, keeping)
-    result = _compared(made, fitted(experiment, made, look, trace), look, tell)
+    setup = ready(experiment, data_dir, tell)
+    look = probe_of(setup.prepared)
+    trace = train(experiment, setup, look if watch is None else _watched(look, watch, setup), tell, keeping)
+    result = _compared(setup, fitted(experiment, setup, look, trace), look, tell)
     result = replace(result, seconds=time.perf_counter() - started)
     if logs is not None:
         try:
@@ -71,7 +71,7 @@ def run(
     return result
 
 
-def _compared(made: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
+def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     """What was trained, beside what each owner reaches alone and what all records together would give."""
     experiment, prepared, task = done.experiment, done.prepared, done.prepared.task
     curve, disagreement = done.probes
@@ -82,15 +82,15 @@ def _compared(made: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     own = _each_alone(alone(incautious, private=False), prepared, look, experiment.seed + 1)
     tell("all records, no privacy", 0, 0)
     central = central_of(prepared)
-    others = oracle(np.zeros((0, 3)))
+    other_budgets = oracle(np.zeros((0, 3)))
     if experiment.sweep is not None:
-        others = over_epsilon(experiment, made, look, tell)
+        other_budgets = over_epsilon(experiment, setup, look, tell)
     return Result(
         experiment=experiment,
         prepared=prepared,
         program=done.program,
-        gossip_steps=made.gossip_steps,
-        consensus=made.consensus,
+        gossip_steps=setup.gossip_steps,
+        consensus=setup.consensus,
         steps=done.steps,
         curve=curve if prepared.table.test_is_public else oracle(curve),
         disagreement=disagreement,
@@ -102,7 +102,7 @@ def _compared(made: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
         claim=done.program.claim,
         certificates=done.certificates,
         turns=done.turns,
-        over_epsilon=others,
+        over_epsilon=other_budgets,
         params=done.params,
         class_counts=oracle(describe.class_counts(prepared)),
         centred=done.centred,
@@ -119,12 +119,12 @@ def _each_alone(program: Program, prepared: Prepared, look: Probe, seed: int) ->
     return oracle(trace.probes[0][-1])
 
 
-def _watched(look: Probe, watch: Watch, made: Ready) -> Probe:
-    watch.begin(made)
+def _watched(look: Probe, watch: Watch, setup: Ready) -> Probe:
+    watch.begin(setup)
 
     def seen(models: PyTree) -> tuple[np.ndarray, np.ndarray]:
         values, apart = look(models)
-        watch.looked(joint_of(values, made.prepared, made.program))
+        watch.looked(joint_of(values, setup.prepared, setup.program))
         return values, apart
 
     return seen

@@ -96,9 +96,9 @@ def _refuse_part(name: str, plain: Any, kind: Any) -> None:
         base, meta = get_args(kind)[:2]
         if base not in _WORDS:
             raise InputError(f"{name}={_shown(plain)}: must {meta.description}.")
-        made = fit(name, plain, base) if base is float and type(plain) is int else plain
-        if type(made) is base:
-            raise InputError(f"{name}={_shown(made)}: must {meta.description}.")
+        converted = fit(name, plain, base) if base is float and type(plain) is int else plain
+        if type(converted) is base:
+            raise InputError(f"{name}={_shown(converted)}: must {meta.description}.")
     elif get_origin(kind) is tuple and isinstance(plain, list):
         for part in plain:
             fit(name, part, get_args(kind)[0])
@@ -108,7 +108,7 @@ def _refuse_part(name: str, plain: Any, kind: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    """In one line, however long its own form is."""
+    """A value in one line, however long its own form is."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.accounting import certify
+from coterie.accounting import certify, warnings_of
 from coterie.accounting.plans import certificates_of
 from coterie.experiments import describe, recompute
 from coterie.experiments.decisions import decision_of
@@ -167,7 +167,7 @@ def _training(experiment: Experiment, task: Task, program: Program, names: Seque
 def _privacy(
     certificates: Sequence[Certificate], budgets: Sequence[float], program: Program, guarantee: dict[str, Any]
 ) -> dict[str, Any]:
-    """As result.json has it, so that one program checks both."""
+    """The model's privacy, in the form of result.json, so that one program checks both."""
     claim = program.claim.to_json()
     if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
         claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}
@@ -186,7 +186,7 @@ def _privacy(
         "reason": worst.reason,
         "warnings": [
             *undeclared(guarantee["facts"]["classes_declared"], guarantee["facts"]["columns_declared"]),
-            *sorted({warning for certificate in certificates for warning in certificate.warnings}),
+            *warnings_of(certificates),
         ],
         **guarantee,
     }
@@ -248,8 +248,10 @@ def _with_metric(model: TrainedModel, table: Table, judge: Judge) -> TrainedMode
 
 def _with_published(model: TrainedModel, published: Published) -> TrainedModel:
     """The model with what owners published of it: charged, so that it may stand in the file."""
-    told = {
+    entry = {
         key: value for key, value in published.to_json().items() if key not in ("confusion", "calibration")
     }
-    said = model.description
-    return replace(model, description=replace(said, metrics={**said.metrics, "published": told}))
+    description = model.description
+    return replace(
+        model, description=replace(description, metrics={**description.metrics, "published": entry})
+    )

@@ -59,36 +59,36 @@ def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     tell("choosing noise", 0, 0)
     held = None if prepared.held is None else tuple(map(len, prepared.held))
     program = evaluating.built(experiment, prepared.table, task, settings, held)
-    told = None
+    charged = None
     if program.plan.centre is not None:
-        prepared, told = centred(experiment, prepared, program)
-    return Ready(prepared, program, *mixing_of(task, program, experiment.gossip_steps), told)
+        prepared, charged = centred(experiment, prepared, program)
+    return Ready(prepared, program, *mixing_of(task, program, experiment.gossip_steps), charged)
 
 
 def train(
     experiment: Experiment,
-    made: Ready,
+    setup: Ready,
     look: Callable[[PyTree], PyTree],
     tell: Tell,
     keeping: Keeping | None = None,
 ) -> Trace:
     """Run the program with the experiment's engine; `look` at the models as often as `POINTS` says."""
-    program, total = made.program, made.program.steps
+    program, total = setup.program, setup.program.steps
     tell("training", 0, total)
     # Fewer looks with thousands of owners, each of whose models is scored on all test rows.
-    models = made.prepared.task.owners if isinstance(program.functions, Rounds) else 1
-    points = int(np.clip(LOOKED // max(1, models * len(made.prepared.y_test)), 2, POINTS))
+    models = setup.prepared.task.owners if isinstance(program.functions, Rounds) else 1
+    points = int(np.clip(LOOKED // max(1, models * len(setup.prepared.y_test)), 2, POINTS))
     engine, spread = simulate, experiment.engine == "spmd"
     if spread:
         keep, resume = keeping or (None, False)
         engine = partial(spmd, keep=keep, resume=resume, settings=experiment.to_toml())
     probe = look
     if program.plan.selection is not None:
-        program, probe = offering(program, made.prepared.task.problem), evaluating.first(look)
+        program, probe = offering(program, setup.prepared.task.problem), evaluating.first(look)
     trace = engine(
         program,
-        made.prepared.shards,
-        made.mixer,
+        setup.prepared.shards,
+        setup.mixer,
         seed=experiment.seed,
         every=max(1, total // points),
         probe=probe,
@@ -96,8 +96,8 @@ def train(
     )
     if spread:
         processes.leave()  # what follows is for the first process alone
-    if made.consensus:
-        trace = consented(made.prepared.task, made.consensus, trace, probe)
+    if setup.consensus:
+        trace = consented(setup.prepared.task, setup.consensus, trace, probe)
     return trace
 
 

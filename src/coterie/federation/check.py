@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coterie._rounding import lower, upper
+from coterie._rounding import left, upper
 from coterie.accounting.ledger import forecast, terms_of
 from coterie.accounting.plans import pair_told, person_told
 from coterie.errors import BudgetError, CoterieError, InputError
@@ -344,7 +344,8 @@ def words(facts: dict[str, Any]) -> str:
             f"run:       costs ε = {upper(facts['cost'])} by itself, in {many(facts['releases'], 'release')} "
             f"(δ = {facts['delta']:g}, {facts['view']}); {facts['charged']:,} of them are charged already",
             f"budget:    ε = {facts['budget']:g}, as {facts['source']} says, for all runs on these records; "
-            f"spent {upper(facts['spent'])}, after this run {upper(facts['after'])}, then left {lower(facts['left'])}",
+            f"spent {upper(facts['spent'])}, after this run {upper(facts['after'])}, "
+            f"then left {left(facts['budget'], facts['after'])}",
         ]
     if facts.get("person") is not None:
         owners = told_owners(facts["owners_per_person"])

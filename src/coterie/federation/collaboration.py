@@ -171,16 +171,15 @@ class Collaboration:
         """The public terms of masked sums."""
         plan, layout = self.program.plan, self.layout
         assert plan.masked is not None
-        own = np.array(plan.noise_multiplier)
-        parts = np.array([plan.sampler.expected(size) for size in plan.sizes]) / own
-        limit = plan.masked.lattice * largest_sum(plan) * (1 + rounding_slack(plan, 0))
+        assert plan.lattice is not None
+        limit = plan.lattice[0] * largest_sum(plan) * (1 + rounding_slack(plan, 0))
         return SumTerms(
             names=self.agreement.owners,
             rounds=int(self.program.schedule),
             spare=plan.masked.spare,
             quorum=plan.quorum,
             degree=plan.masked.degree,
-            weights=parts / parts.sum(),  # a_i z_i is everybody's share of the noise, so w_i is as n_i / z_i
+            weights=plan.parts,
             limit=limit,
             count=sum(math.prod(shape) for _, shape in layout.leaves),
             agreement=self.agreement.digest,
@@ -226,6 +225,11 @@ def collaboration(agreement: Agreement) -> Collaboration:
         raise InputError(
             f"relation={program.plan.relation!r}: an agreement states everybody's number of records, which only "
             f"{REPLACE_ONE} takes for public. Use relation={REPLACE_ONE}."
+        )
+    if program.plan.quorum and program.plan.lattice is None:
+        raise InputError(
+            f"view={program.plan.view!r}: rests on several owners' noise, and messages are real numbers, whose sum is "
+            "rounded by what each of them sent: it tells more than a sum. Use view=masked, or view=untrusted."
         )
     if program.plan.shared is not None:
         raise InputError(

@@ -80,11 +80,18 @@ def has_keys(planned: Collaboration) -> None:
         )
 
 
-def one_witness(ledger: str) -> LedgerError:
-    """Why masked sums do not go on from a copy of a ledger."""
-    return LedgerError(
-        f"ledger={ledger!r}: was restored from a copy, and only peers, whom masked sums trust with nothing, could "
-        "tell what this run released since. Nothing may leave. Write the run off: coterie ledger write-off FOLDER"
+def refuse_one_witness(party: Party, planned: Collaboration, ledger: str) -> None:
+    """LedgerError where a run would go on from a copy of a ledger on the word of one peer, or under masks of any.
+
+    Guarantee: no single peer can have an owner release anew what it released before, by hiding what it holds.
+    """
+    peers, masked = planned.peers(party.name), planned.program.plan.masked is not None
+    if len(peers) > 1 and not masked:
+        return
+    who = "peers, whom masked sums trust with nothing," if masked else ", ".join(peers)
+    raise LedgerError(
+        f"ledger={ledger!r}: was restored from a copy, and only {who} could tell what this run released since. "
+        "Nothing may leave. Write the run off: coterie ledger write-off FOLDER"
     )
 
 

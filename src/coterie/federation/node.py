@@ -29,7 +29,7 @@ from coterie.federation.allowed import allowed
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.connections import longest, resolved, transport
 from coterie.federation.drive import Driver, FrameTerms
-from coterie.federation.honest import charged_plan, has_keys, one_witness, own_masks, unaffordable
+from coterie.federation.honest import charged_plan, has_keys, own_masks, refuse_one_witness, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
@@ -256,9 +256,8 @@ def _owner(
         order=records.order(hashes.order, division),
         tables=planned.table_steps,
     )
-    if outlet.restored and program.plan.masked is not None:
-        raise one_witness(outlet.where)
     if outlet.restored:
+        refuse_one_witness(party, planned, outlet.where)
         log(warning(RESTORED))
     if not outlet.affordable and plan is not program.plan:
         raise unaffordable(party, planned, epsilon)
@@ -363,12 +362,11 @@ def _hub(planned: Collaboration, journal: Journal, follow_schedule: bool) -> Mac
         )
     if program.plan.masked is not None:
         return MaskedAggregator(planned.sums, journal, agreement.patience)
-    from coterie.federation.shapes.hub import Aggregator
+    from coterie.federation.shapes.hub import Aggregator, weights_of
 
-    assert program.aggregate is not None
     return Aggregator(
         names=agreement.owners,
-        weights=program.aggregate,
+        weights=weights_of(program),
         quorum=program.plan.quorum,
         rounds=int(program.schedule),
         layout=planned.layout,

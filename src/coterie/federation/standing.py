@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from coterie._rounding import lower, upper
+from coterie._rounding import left, upper
 
 ENDED = ("finished", "stopped")
 _GONE = 15.0  # seconds of silence after which a warning is shown
@@ -15,8 +15,8 @@ def head(snapshot: dict[str, Any], now: float, rate: float | None) -> list[str]:
     """The party itself, in words."""
     step, of = snapshot["step"], snapshot["of"]
     pace = f", {rate:.3g} a second" if rate else ""
-    left = f", about {dt.timedelta(seconds=round((of - step) / rate))} left" if rate and of > step else ""
-    lines = [f"{snapshot['name']}: {snapshot['state']}, step {step:,} of {of:,}{pace}{left}"]
+    soon = f", about {dt.timedelta(seconds=round((of - step) / rate))} left" if rate and of > step else ""
+    lines = [f"{snapshot['name']}: {snapshot['state']}, step {step:,} of {of:,}{pace}{soon}"]
     if now - snapshot["time"] > _GONE and snapshot["state"] not in ENDED:
         lines.append(f"no word for {now - snapshot['time']:,.0f} seconds: the node was killed, or is stuck")
     if snapshot["waiting_for"]:
@@ -26,7 +26,7 @@ def head(snapshot: dict[str, Any], now: float, rate: float | None) -> list[str]:
     if "epsilon_spent" in snapshot:
         spent, budget = snapshot["epsilon_spent"], snapshot["epsilon_budget"]
         lines.append(
-            f"ε = {upper(spent)} of {budget:g} spent on these records, {lower(max(0.0, budget - spent))} left; "
+            f"ε = {upper(spent)} of {budget:g} spent on these records, {left(budget, spent)} left; "
             f"{snapshot['releases']:,} releases in this run"
         )
     return lines

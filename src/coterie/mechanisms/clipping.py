@@ -88,8 +88,8 @@ def clip_outer(
     """
     old = known.inputs if known is not None else None
     leaves, tree = jax.tree.flatten(factors, is_leaf=is_factor)
-    leaves, each = zip(*(_measured(leaf, order, known, careful or order == 1) for leaf in leaves))
-    norms = _joined(each, order)
+    leaves, leaf_norms = zip(*(_measured(leaf, order, known, careful or order == 1) for leaf in leaves))
+    norms = _joined(leaf_norms, order)
     factor = _factor(norms, mask, clip_norm)[:, None]
     return Clipped(tree.unflatten([_outer_sum(old, factor, leaf) for leaf in leaves]), norms)
 
@@ -101,7 +101,7 @@ def _outer_sum(old: Array | None, factor: Array, leaf: Outer | Places) -> Array 
             return places.weighted_sum(leaf, factor[:, 0])
         # A unit's records one after the other, as if each were a unit: the sums are added up in any order.
         factor = jnp.repeat(factor, leaf.slopes.shape[1], axis=0)
-        leaf = Outer(*(each.reshape(len(factor), -1) for each in leaf))
+        leaf = Outer(*(part.reshape(len(factor), -1) for part in leaf))
     if leaf.inputs is None:
         slopes = leaf.slopes.reshape(leaf.slopes.shape[0], -1).astype(jnp.float32)
         weighted = jnp.where(factor > 0, slopes * factor, 0.0)  # where, as zero times NaN is NaN
@@ -209,15 +209,15 @@ def _added(total: PyTree, rest: PyTree, more: PyTree) -> tuple[PyTree, PyTree]:
     Adding p parts so is wrong by at most p 2⁻⁴⁷ of the largest sum on the way.
     """
     higher = jax.tree.map(jnp.add, total, more)
-    rest = jax.tree.map(lambda one, *sums: one + _lost(*sums), rest, total, more, higher)
+    rest = jax.tree.map(lambda missing, *sums: missing + _lost(*sums), rest, total, more, higher)
     whole = jax.tree.map(jnp.add, higher, rest)
     return whole, jax.tree.map(_lost, higher, rest, whole)
 
 
-def _lost(one: Array, other: Array, total: Array) -> Array:
-    """What rounding took from one + other, exactly (Knuth 1969, section 4.2.2, Theorem B)."""
-    part = total - one
-    return (one - (total - part)) + (other - part)
+def _lost(first: Array, second: Array, total: Array) -> Array:
+    """What rounding took from first + second, exactly (Knuth 1969, section 4.2.2, Theorem B)."""
+    part = total - first
+    return (first - (total - part)) + (second - part)
 
 
 def finite(rows: Array) -> Array:
@@ -293,11 +293,11 @@ def _joined(norms: Sequence[Array], order: Order) -> Array:
     """The norm of several arrays together, relative to the largest: squares neither overflow nor vanish."""
     if len(norms) == 1:
         return norms[0]
-    each = jnp.stack(norms)
+    stacked = jnp.stack(norms)
     if order == 1:
-        return jnp.sum(each, axis=0)
-    largest = jnp.maximum(jnp.max(each, axis=0), _TINY)
-    return largest * jnp.sqrt(jnp.sum(jnp.square(each / largest[None]), axis=0))
+        return jnp.sum(stacked, axis=0)
+    largest = jnp.maximum(jnp.max(stacked, axis=0), _TINY)
+    return largest * jnp.sqrt(jnp.sum(jnp.square(stacked / largest[None]), axis=0))
 
 
 def _tree_norm(gradients: PyTree, order: Order) -> Array:

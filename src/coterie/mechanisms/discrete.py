@@ -77,16 +77,16 @@ def _check(scale: float) -> None:
 
 
 def _drawn(law: _Law, count: int, source: Words) -> np.ndarray:
-    found, missing = [np.zeros(0, np.int64)], count
+    draws, missing = [np.zeros(0, np.int64)], count
     while missing > 0:
-        found.append(_taken(law, min(2 * missing + _SPARE, _BATCH), source)[:missing])
-        missing -= len(found[-1])
-    return np.concatenate(found)
+        draws.append(_taken(law, min(2 * missing + _SPARE, _BATCH), source)[:missing])
+        missing -= len(draws[-1])
+    return np.concatenate(draws)
 
 
-def _taken(law: _Law, many: int, source: Words) -> np.ndarray:
+def _taken(law: _Law, count: int, source: Words) -> np.ndarray:
     """What is taken of this many proposals."""
-    first, second, third = source(3 * many).reshape(3, many)
+    first, second, third = source(3 * count).reshape(3, count)
     steps = _steps(first, source)
     size = (second % np.uint64(law.width)).astype(np.int64) + law.width * steps
     even = second <= np.uint64(2**64 // law.width * law.width - 1)  # no remainder is likelier than others

@@ -67,7 +67,7 @@ class Noise(ABC):
         return f"with {self.name.capitalize()} noise"
 
     def reach(self, numbers: int) -> float:
-        """This norm of as many ones: how far roundings of single numbers add up.
+        """This norm of a vector of `numbers` ones: how far roundings of single numbers add up.
 
         >>> Laplace().reach(9), Gaussian().reach(9)
         (9.0, 3.0)
@@ -75,7 +75,7 @@ class Noise(ABC):
         return numbers ** (1 / self.norm)
 
     def widening(self, numbers: int) -> float:
-        """The largest ratio of this norm to the 2-norm, for as many numbers (Hölder).
+        """The largest ratio of this norm to the 2-norm over vectors of `numbers` numbers (Hölder).
 
         >>> Laplace().widening(9), Gaussian().widening(9)
         (3.0, 1.0)
@@ -202,7 +202,7 @@ class NoNoise(Noise):
         return "without any noise"
 
 
-_WORDS: dict[str, Noise] = {one.name: one for one in (Gaussian(), Laplace())}  # what a user may write
+_WORDS: dict[str, Noise] = {noise.name: noise for noise in (Gaussian(), Laplace())}  # what a user may write
 
 
 def named(word: str) -> Noise:

@@ -49,7 +49,7 @@ def laid(batch: Batch, mean: bool) -> Laid:
 
 
 def features(of: Laid) -> Array:
-    """(units × k, ...) features that are numbers, zero where there is no record: so are a network's values."""
+    """(units × k, ...) finite features, zero where there is no record: then all values of a network are finite, too."""
     there = of.weight.reshape(-1, *(1,) * (of.x.ndim - 1)) > 0
     return jnp.where(there, finite(of.x), jnp.zeros((), of.x.dtype))
 
@@ -94,9 +94,9 @@ def gram(batch: Batch) -> Array:
 def gathered(leaf: Outer | Places, units: int, old: Array, new: Array) -> Outer | Places:
     """One array's gradient for each unit, of those of its records. `old` inputs are taken as `new`, by unit already."""
     if leaf.inputs is None:
-        each = leaf.slopes.reshape(units, -1, *leaf.slopes.shape[1:]).astype(jnp.float32)
+        slopes = leaf.slopes.reshape(units, -1, *leaf.slopes.shape[1:]).astype(jnp.float32)
         # In memory, so that norm and sum read the same numbers: rounding here cannot part them.
-        return Outer(None, jax.lax.optimization_barrier(jnp.sum(each, axis=1)))
+        return Outer(None, jax.lax.optimization_barrier(jnp.sum(slopes, axis=1)))
     fan_in = leaf.inputs.shape[2:] if isinstance(leaf, Places) else leaf.inputs.shape[1:]
     inputs = new if leaf.inputs is old else finite(leaf.inputs).reshape(units, -1, *fan_in)
     by_unit = Places(inputs, leaf.slopes.reshape(units, -1, leaf.slopes.shape[-1]))

@@ -57,7 +57,7 @@ def bitmap(members: Sequence[int], owners: int) -> bytes:
 
 
 def members_of(roll: bytes, owners: int) -> tuple[int, ...] | None:
-    """Whom a bitmap names; None where it is none of so many owners, spare bits included."""
+    """The owners that a bitmap names; None where it is no bitmap of so many owners, spare bits included."""
     if len(roll) != -(-owners // 8):
         return None
     members = np.flatnonzero(np.unpackbits(np.frombuffer(roll, np.uint8), bitorder="little"))
@@ -102,14 +102,14 @@ def read_key(file: Path) -> bytes:
 
 
 def public_key(secret: bytes) -> bytes:
-    """What the others are told."""
+    """The public key of a secret one: what the others are told."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
 def fingerprint(public: bytes) -> str:
-    """What owners read to each other.
+    """A short form of a public key, which owners read to each other.
 
     >>> fingerprint(bytes(32))[:9]
     '66687aad-'
@@ -139,10 +139,10 @@ class Masks:
             )
         self._name, self._agreement, self._names = name, agreement, tuple(publics)
         self._pairs = {
-            other: self._pair(secret, public, other) for other, public in publics.items() if other != name
+            peer: self._pair(secret, public, peer) for peer, public in publics.items() if peer != name
         }
 
-    def _pair(self, secret: bytes, public: bytes, other: str) -> bytes:
+    def _pair(self, secret: bytes, public: bytes, peer: str) -> bytes:
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -150,7 +150,7 @@ class Masks:
         shared = X25519PrivateKey.from_private_bytes(secret).exchange(
             X25519PublicKey.from_public_bytes(public)
         )
-        low, high = sorted((self._name.encode(), other.encode()))
+        low, high = sorted((self._name.encode(), peer.encode()))
         info = b"coterie mask 1\0" + low + b"\0" + high
         return HKDF(hashes.SHA256(), KEY, self._agreement, info).derive(shared)
 
@@ -161,13 +161,13 @@ class Masks:
     def masked(self, numbers: np.ndarray, label: bytes, members: Sequence[int], degree: int) -> bytes:
         """Whole numbers under the masks of one sum, modulo 2^64, as little-endian bytes."""
         hidden = numbers.astype("<i8").view("<u8").copy()
-        for other in self._sharing(members, degree):
-            mask = self._mask(other, label, len(hidden))
-            hidden = hidden + mask if self._name.encode() < other.encode() else hidden - mask
+        for peer in self._sharing(members, degree):
+            mask = self._mask(peer, label, len(hidden))
+            hidden = hidden + mask if self._name.encode() < peer.encode() else hidden - mask
         return hidden.astype("<u8").tobytes()
 
     def _sharing(self, members: Sequence[int], degree: int) -> list[str]:
-        """With whom: everybody, or the next degree/2 on either side in the order of names."""
+        """The names to share masks with: everybody, or the next degree/2 on either side in the order of names."""
         names = sorted((self._names[member] for member in members), key=str.encode)
         if not degree or degree >= len(names) - 1:
             return [name for name in names if name != self._name]
@@ -175,12 +175,12 @@ class Masks:
         offsets = [*range(-(degree // 2), 0), *range(1, degree // 2 + 1)]
         return [names[(own + offset) % len(names)] for offset in offsets]
 
-    def _mask(self, other: str, label: bytes, count: int) -> np.ndarray:
+    def _mask(self, peer: str, label: bytes, count: int) -> np.ndarray:
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
         from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-        key = HKDFExpand(hashes.SHA256(), KEY, b"coterie sum 1\0" + label).derive(self._pairs[other])
+        key = HKDFExpand(hashes.SHA256(), KEY, b"coterie sum 1\0" + label).derive(self._pairs[peer])
         stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
         return np.frombuffer(stream.update(bytes(8 * count)), "<u8")

@@ -76,19 +76,19 @@ def noised(total: PyTree, unit: PyTree, scale: Array | float) -> PyTree:
     2012), are not there. Rounding moves neighbours apart by at most one cell a coordinate (`rounding_slack`).
     """
     if any(noise.dtype != jnp.int32 for noise in jax.tree.leaves(unit)):
-        return jax.tree.map(lambda one, noise: one + scale * noise, total, unit)
+        return jax.tree.map(lambda leaf, noise: leaf + scale * noise, total, unit)
     cells = whole(total, unit, scale, LATTICE)
-    return jax.tree.map(lambda one, cell: cell.astype(one.dtype) * (scale / LATTICE), total, cells)
+    return jax.tree.map(lambda leaf, cell: cell.astype(leaf.dtype) * (scale / LATTICE), total, cells)
 
 
 def whole(total: PyTree, unit: PyTree, scale: Array | float, lattice: Array | float) -> PyTree:
-    """total / scale + unit in int32 cells, `lattice` to one unit, leaf by leaf: messages that are added under masks.
+    """total / scale + unit in int32 cells, `lattice` to one unit, leaf by leaf: messages that are added exactly.
 
     Guarantee: as `noised`, without the way back to real numbers: what leaves is the discrete mechanism's own output. A
     record moves total / scale × lattice by 2 lattice / noise_multiplier at most, in every number system that adds whole
     numbers exactly. A real owner's unit noise is whole already; a simulation's is rounded to cells here.
     """
-    return jax.tree.map(lambda one, noise: _whole(one, noise, scale, lattice), total, unit)
+    return jax.tree.map(lambda leaf, noise: _whole(leaf, noise, scale, lattice), total, unit)
 
 
 def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | float) -> Array:
@@ -98,7 +98,7 @@ def _whole(total: Array, unit: Array, scale: Array | float, lattice: Array | flo
 
 
 def rounding_slack(plan: ReleasePlan, owner: int) -> float:
-    """By what factor less one an owner's whole-number noise must be wider, to cover rounding: here and in the sum.
+    """The factor, less one, by which an owner's whole-number noise must be wider to cover rounding here and in the sum.
 
     Replacing a record moves the sum by 2 clip_norm. With z noise over clip_norm, d coordinates, n records and
     u = 2⁻²⁴, float32's half unit, these come on top, in clip_norms and for both of two neighbours together:
@@ -108,15 +108,15 @@ def rounding_slack(plan: ReleasePlan, owner: int) -> float:
     * `careful` addition: m u of the m clip_norms of one part, and n / m times 8 u² of n between parts;
     * terms that clipping left too long, as norms, their ratio and products are rounded: (d + 16) u of each.
 
-    Under masks an owner is protected by the others' noise too: everyone widens by the largest slack of any owner.
+    Sums of whole numbers protect an owner by the others' noise, too: everyone widens by the largest slack of any owner.
     """
-    everyone = range(len(plan.sizes)) if plan.masked is not None else (owner,)
+    everyone = (owner,) if plan.lattice is None else range(len(plan.sizes))
     return max(_slack(plan, one) for one in everyone)
 
 
 def _slack(plan: ReleasePlan, owner: int) -> float:
     size, dimension, unit = plan.sizes[owner], spec(plan).size, 2.0**-24
-    lattice = LATTICE if plan.masked is None else plan.masked.lattice
+    lattice = LATTICE if plan.lattice is None else plan.lattice[owner]
     cells = plan.noise.reach(dimension) * plan.noise_multiplier[owner] / lattice
     last_bits = 4 * unit * (size if plan.rounded is None else plan.rounded[owner])
     added = 2 * unit * TOGETHER**2 + 16 * unit**2 * size**2 / TOGETHER

@@ -86,13 +86,13 @@ def _threefry(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Ar
 
 
 def _erfinv(x: Array) -> Array:
-    """Of -1 < x < 1; (1 - x)(1 + x) keeps the digits that 1 - x² loses in the tails."""
+    """The inverse error function for -1 < x < 1; (1 - x)(1 + x) keeps the digits that 1 - x² loses in the tails."""
     w = -_log((1.0 - x) * (1.0 + x))
     return x * jnp.where(w < 5.0, _polynomial(_CENTRE, w - 2.5), _polynomial(_TAIL, jnp.sqrt(w) - 3.0))
 
 
 def _log(x: Array) -> Array:
-    """Of a positive, normal float32."""
+    """The logarithm of a positive, normal float32."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int32)
     exponent = (bits - jnp.int32(_ROOT_HALF)) >> 23
     m = jax.lax.bitcast_convert_type(bits - (exponent << 23), jnp.float32) - 1.0

@@ -47,9 +47,9 @@ def available() -> str | None:
 
 def register(library: ctypes.CDLL, width: int) -> str:
     """Tell XLA of the functions for vectors of `width` bytes."""
-    for each in ("onepass", "onepass_gram"):
-        capsule = jax.ffi.pycapsule(getattr(library, f"{each}_{width}"))
-        jax.ffi.register_ffi_target(f"coterie_{each}_{width}", capsule, platform="cpu")
+    for name in ("onepass", "onepass_gram"):
+        capsule = jax.ffi.pycapsule(getattr(library, f"{name}_{width}"))
+        jax.ffi.register_ffi_target(f"coterie_{name}_{width}", capsule, platform="cpu")
     return f"coterie_onepass_{width}"
 
 
@@ -84,12 +84,14 @@ def gram(batch: Batch) -> Array:
     def alone(x: Array, within: Array) -> Array:
         return gathering.gram(Batch(x, x[..., 0], within, within))
 
-    def everyones(owners: int, many: list, *given: Array) -> tuple[Array, bool]:
-        if not many[0]:
-            return jax.vmap(alone, _axes(many))(*given), True
+    def everyones(owners: int, batched: list, *given: Array) -> tuple[Array, bool]:
+        if not batched[0]:
+            return jax.vmap(alone, _axes(batched))(*given), True
         whole = custom_vmap(_multiplied)
-        whole.def_vmap(lambda lanes, many, *given: (jax.vmap(jax.vmap(alone), _axes(many))(*given), True))
-        return whole(*map(partial(_for_each, owners), given, many)), True
+        whole.def_vmap(
+            lambda lanes, batched, *given: (jax.vmap(jax.vmap(alone), _axes(batched))(*given), True)
+        )
+        return whole(*map(partial(_for_each, owners), given, batched)), True
 
     mapped = custom_vmap(alone)
     mapped.def_vmap(everyones)
@@ -109,31 +111,31 @@ def _multiplied(x: Array, within: Array) -> Array:
 
 
 def _everyones(
-    alone: Alone, order: Order, mean: bool, owners: int, many: list, *given: PyTree
+    alone: Alone, order: Order, mean: bool, owners: int, batched: list, *given: PyTree
 ) -> tuple[Clipped, PyTree]:
-    """`many`: which arrays of `given` have a leading axis of owners."""
-    if not many[2].x:  # runs on the same records: one product with all their columns
-        sums = jax.vmap(alone, _axes(many))(*given)
+    """`batched`: which arrays of `given` have a leading axis of owners."""
+    if not batched[2].x:  # runs on the same records: one product with all their columns
+        sums = jax.vmap(alone, _axes(batched))(*given)
     else:
         whole = custom_vmap(partial(_called, order, mean=mean))
         whole.def_vmap(partial(_side_by_side, alone))
-        sums = whole(*jax.tree.map(partial(_for_each, owners), given, tuple(many)))
+        sums = whole(*jax.tree.map(partial(_for_each, owners), given, tuple(batched)))
     return sums, jax.tree.map(lambda leaf: True, sums)
 
 
-def _side_by_side(alone: Alone, lanes: int, many: list, *given: PyTree) -> tuple[Clipped, PyTree]:
-    """Many runs of everyone."""
+def _side_by_side(alone: Alone, lanes: int, batched: list, *given: PyTree) -> tuple[Clipped, PyTree]:
+    """The sums of many runs, each of everyone."""
     del lanes
-    sums = jax.vmap(jax.vmap(alone), _axes(many))(*given)
+    sums = jax.vmap(jax.vmap(alone), _axes(batched))(*given)
     return sums, jax.tree.map(lambda leaf: True, sums)
 
 
-def _axes(many: list) -> PyTree:
-    return jax.tree.map(lambda each: 0 if each else None, tuple(many))
+def _axes(batched: list) -> PyTree:
+    return jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(batched))
 
 
-def _for_each(owners: int, leaf: Array, each: bool) -> Array:
-    return leaf if each else jnp.broadcast_to(leaf, (owners, *leaf.shape))
+def _for_each(owners: int, leaf: Array, is_batched: bool) -> Array:
+    return leaf if is_batched else jnp.broadcast_to(leaf, (owners, *leaf.shape))
 
 
 def _called(order: Order, params: Array, clip_norm: Array, batch: Rows, mean: bool = False) -> Clipped:

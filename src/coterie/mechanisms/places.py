@@ -57,14 +57,14 @@ def pays(places: int, fan_in: int, fan_out: int) -> bool:
 
 
 def settled(leaf: Places) -> Places:
-    """With arrays that are in memory: norm and sum read these, not what a fused loop would compute twice."""
+    """The leaf with its arrays in memory: norm and sum read these, not what a fused loop would compute twice."""
     return Places(*jax.lax.optimization_barrier(tuple(leaf)))
 
 
 def formed(leaf: Places) -> Array:
     """(rows, ...fan in, fan_out): the gradients themselves, in float32."""
     rows, places, *fan_in = leaf.inputs.shape
-    inputs, slopes = (_full(one.reshape(rows, places, -1)) for one in leaf)
+    inputs, slopes = (_full(part.reshape(rows, places, -1)) for part in leaf)
     gradients = jnp.einsum("rti,rto->rio", inputs, slopes, precision=jax.lax.Precision.HIGHEST)
     return gradients.reshape(rows, *fan_in, -1)
 
@@ -79,7 +79,7 @@ def norms(leaf: Places, known: Array | None = None) -> Array:
     `known`: `gram` of the inputs, where somebody has it.
     """
     rows, places = leaf.slopes.shape[:2]
-    inputs, slopes = (one.reshape(rows, places, -1) for one in leaf)
+    inputs, slopes = (part.reshape(rows, places, -1) for part in leaf)
     terms = inputs.shape[2] + slopes.shape[2] + 2 * places + 4
     epsilon = _ADDITION * terms
     left, right = gram(inputs) if known is None else known, gram(slopes)
@@ -128,7 +128,7 @@ def gram(vectors: Array) -> Array:
 
 
 def _full(numbers: Array) -> Array:
-    """In float32; what was bfloat16 is rounded to it again, as compilers may drop a pair of conversions."""
+    """The numbers in float32; what was bfloat16 is rounded to it again, as compilers may drop a pair of conversions."""
     full = numbers.astype(jnp.float32)
     return _short(full) if numbers.dtype == jnp.bfloat16 else full
 

@@ -43,7 +43,7 @@ class TableNoise:
         return self.noise_multiplier[owner] * self.reach
 
     def variance(self, owners: Iterable[int] | None = None) -> float:
-        """Of the noise on each whole number of the sum of these owners' tables; None: of all."""
+        """The variance of the noise on each whole number of the sum of these owners' tables; None: of all."""
         everyone = range(len(self.noise_multiplier)) if owners is None else owners
         return sum(self.scale(owner) ** 2 for owner in everyone)
 
@@ -58,16 +58,10 @@ class TableNoise:
 class Masked:
     """Messages are whole numbers under masks that cancel in their sum: nothing smaller than the sum can be seen."""
 
-    bits: int  # a unit of noise is 2^bits cells of the common lattice
     colluding: int  # owners who may pool what they know, with whoever adds up among them for free
     absent: int  # owners who may be left out of a sum
     spare: int  # sums that may fail and be made anew, with new noise: charged for beforehand
     degree: int  # how many others an owner shares masks with; 0: all
-
-    @property
-    def lattice(self) -> float:
-        """Cells to one unit of noise."""
-        return 2.0**self.bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +128,9 @@ class ReleasePlan:
     selection: TableNoise | None = None  # of the sums of losses that a model is chosen by after training
     # Of the table of scores that is released after training, where one is.
     evaluation: TableNoise | None = None
+    # Messages are whole numbers of a lattice that all have in common: for each owner, cells to one unit of its noise.
+    # None: they are real numbers.
+    lattice: tuple[float, ...] | None = None
     masked: Masked | None = None  # None: whoever adds messages up, or hears them, sees each of them
     unit: Unit = RECORD  # whom `event` is for: all that is said of a record here is said of one of these
     shared: Shared | None = None  # None: every owner's noise is its own
@@ -177,6 +174,17 @@ class ReleasePlan:
         return self.charged is None or not (self.quorum or self.shared)
 
     @property
+    def parts(self) -> np.ndarray:
+        """(owners,) what part of a sum of whole numbers each owner's records are.
+
+        A record moves its owner's message by lattice / z cells: so many of them count for lattice × size / z.
+        """
+        assert self.lattice is not None
+        sampled = np.array([self.sampler.expected(size) for size in self.sizes])
+        parts = sampled * np.array(self.lattice) / np.array(self.noise_multiplier)
+        return parts / parts.sum()
+
+    @property
     def clip_norms(self) -> np.ndarray:
         """(owners,) float32, what `emit` clips records to: `clip_norm`, or the number below it.
 
@@ -215,7 +223,7 @@ class ReleasePlan:
 
 
 def _float32(exact: Fraction, towards: float) -> np.float32:
-    """The float32 nearest to a number among those on this side of it."""
+    """The nearest float32 not below `exact` where `towards` is +∞, and not above it where that is −∞."""
     near = np.float32(float(exact))
     wrong = Fraction(float(near)) < exact if towards > 0 else Fraction(float(near)) > exact
     return np.nextafter(near, np.float32(towards)) if wrong else near

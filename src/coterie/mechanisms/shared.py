@@ -50,9 +50,9 @@ def sharing_of(plan: ReleasePlan, seed: Array) -> Sharing:
 def _padded(shared: Shared, owners: int) -> tuple[np.ndarray, np.ndarray]:
     """Each owner's pairs and its sign in them, filled up to the most that any owner has."""
     own: list[list[tuple[int, float]]] = [[] for _ in range(owners)]
-    for number, (one, other) in enumerate(shared.links or ()):
-        own[one].append((number, 1.0))
-        own[other].append((number, -1.0))
+    for number, (lower, higher) in enumerate(shared.links or ()):
+        own[lower].append((number, 1.0))
+        own[higher].append((number, -1.0))
     widest = max(map(len, own))
     links, signs = np.zeros((owners, widest), np.int32), np.zeros((owners, widest), np.float32)
     for owner, pairs in enumerate(own):
@@ -82,8 +82,8 @@ def _of_pairs(spec: NoiseSpec, sharing: Sharing, step: Array, like: Array) -> Ar
     def drawn(key: Array) -> Array:
         return spec.kind.unit(jax.random.fold_in(jax.random.wrap_key_data(key), step), spec.size)
 
-    def one(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
+    def add_pair(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         return total + pair[1][:, None] * jax.vmap(drawn)(pair[0]), None
 
     pairs = (jnp.moveaxis(sharing.keys, 1, 0), sharing.signs.T)
-    return jax.lax.scan(one, jnp.zeros_like(like), pairs)[0]
+    return jax.lax.scan(add_pair, jnp.zeros_like(like), pairs)[0]

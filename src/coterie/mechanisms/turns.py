@@ -46,26 +46,28 @@ def in_turn(
 
 
 def _one_by_one(
-    clip: Callable, size: int, careful: bool, owners: int, many: list, *given: PyTree
+    clip: Callable, size: int, careful: bool, owners: int, batched: list, *given: PyTree
 ) -> tuple[Clipped, PyTree]:
-    """`many`: which arrays of `given`, the batch last, have a leading axis of owners. Parts are cut out of those
+    """`batched`: which arrays of `given`, the batch last, have a leading axis of owners. Parts are cut out of those
     directly: one copy, not two."""
     *named, batch = given
     rows = batch.mask.shape[-1]
 
     def own(owner: Array) -> Clipped:
         def cut(start: Array) -> Rows:
-            return jax.tree.map(partial(_part, owner, start, size), batch, many[-1])
+            return jax.tree.map(partial(_part, owner, start, size), batch, batched[-1])
 
-        mine = jax.tree.map(lambda leaf, each: leaf[owner] if each else leaf, named, list(many[:-1]))
+        mine = jax.tree.map(
+            lambda leaf, is_batched: leaf[owner] if is_batched else leaf, named, list(batched[:-1])
+        )
         return added_up(partial(clip, *mine), cut, rows, size, careful)
 
     sums = jax.lax.map(own, jnp.arange(owners))
     return sums, jax.tree.map(lambda leaf: True, sums)
 
 
-def _part(owner: Array, start: Array, size: int, leaf: Array, each: bool) -> Array:
-    if not each:
+def _part(owner: Array, start: Array, size: int, leaf: Array, is_batched: bool) -> Array:
+    if not is_batched:
         return jax.lax.dynamic_slice_in_dim(leaf, start, size)
     at = (owner, start, *(0,) * (leaf.ndim - 2))
     return jax.lax.dynamic_slice(leaf, at, (1, size, *leaf.shape[2:]))[0]

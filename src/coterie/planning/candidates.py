@@ -100,13 +100,13 @@ def _built(task: Task, name: str, options: dict[str, Any]) -> Program:
 
 
 def _clips(task: Task) -> tuple[float, ...]:
-    """Classes may do with others than the default. Of a quantity too little is known: how far records are off."""
+    """Clips to try: several for classes; for a quantity its default, as nobody knows how far records are off."""
     loss = task.problem.loss
     return CLIPS if loss.classes and loss.clip < 1 else (loss.clip,)
 
 
 def _smoothness(task: Task) -> float:
-    """Of one record's loss in the parameters: the bound that keeps every step stable."""
+    """The smoothness of one record's loss in the parameters: the bound that keeps every step stable."""
     loss = task.problem.loss
     return loss.smoothness * (task.clip_norm / loss.lipschitz) ** 2
 
@@ -152,8 +152,8 @@ def _masked_erm(task: Task, rounds: int, colluding: int) -> list[Contender]:
     def tried(clip: float) -> Contender:
         options = {"steps": rounds, "clip": clip} | _masks(colluding)
         program = _built(task, "weighted_erm", options | {"step_size": 1.0})
-        assert program.plan.masked is not None
-        share = float(np.ravel(program.numbers.cell)[0]) * program.plan.masked.lattice
+        assert program.plan.lattice is not None
+        share = float(np.ravel(program.numbers.cell)[0]) * program.plan.lattice[0]
         return _summed(task, rounds, clip, task.owners * share**2, options)
 
     return [tried(clip) for clip in _clips(task)]

@@ -24,7 +24,7 @@ class Cap:
 
     @property
     def best(self) -> Forecast:
-        """With the clip that is best."""
+        """The forecast with the best clip."""
         return min(self.clips, key=lambda clip: clip.predicted)
 
 
@@ -42,11 +42,12 @@ def compare(
 
     def clips(asked: Task) -> tuple[Forecast, ...]:
         tried = candidates(asked, plan.best.protocol, near, colluding, persons)
-        shares = sorted({one.clip for one in tried})
-        best = (
-            forecast(asked, [one for one in tried if one.clip == clip], constants, left) for clip in shares
+        shares = sorted({contender.clip for contender in tried})
+        forecasts = (
+            forecast(asked, [contender for contender in tried if contender.clip == clip], constants, left)
+            for clip in shares
         )
-        return tuple(one for one in best if one is not None)
+        return tuple(choice for choice in forecasts if choice is not None)
 
     caps = [
         Cap(

@@ -43,7 +43,7 @@ class Constants:
 
 
 def assumed(dimension: int, decay: float = DECAY) -> Constants:
-    """For features of which only the dimension and the norm, one, are known.
+    """Constants for features of which only the dimension and the norm, one, are known.
 
     >>> round(sum(assumed(100).spectrum), 6)
     1.0
@@ -116,16 +116,16 @@ def checked_targets(name: str, targets: np.ndarray, classes: int) -> np.ndarray:
 def scenarios(problem: Problem, constants: Constants) -> tuple[Constants, ...]:
     """The constants, then what they might be instead: each varied on its own."""
     gap, bend = gap_of(problem, constants), constants.bend
-    found = [constants]
-    found += [replace(constants, gap=other) for other in (gap * 0.6, min(gap * 2.0, MOST_SAVED))]
-    found += [replace(constants, bend=other) for other in (bend * 0.6, min(bend / 0.6, 1.0))]
+    varied = [constants]
+    varied += [replace(constants, gap=tried) for tried in (gap * 0.6, min(gap * 2.0, MOST_SAVED))]
+    varied += [replace(constants, bend=tried) for tried in (bend * 0.6, min(bend / 0.6, 1.0))]
     if not constants.from_rows:
         dimension = len(constants.spectrum)
-        found += [
+        varied += [
             replace(constants, spectrum=assumed(dimension, decay).spectrum)
             for decay in (DECAY - 0.3, DECAY + 0.3)
         ]
-    return tuple(found)
+    return tuple(varied)
 
 
 def gap_of(problem: Problem, constants: Constants) -> float:
@@ -159,11 +159,11 @@ def quadratic(problem: Problem, constants: Constants) -> Quadratic:
         else (curvature / np.maximum(curvature + strength, 1e-30)) ** 2
     )
     groups = groups_of(len(curvature))
-    one = Quadratic(
+    unscaled = Quadratic(
         _means(curvature, groups), np.diff(groups) * float(outputs), np.sqrt(_means(square, groups)), strength
     )
-    factor = gap_of(problem, constants) * loss_at_zero(problem) / max(one.gap, 1e-30)
-    return one._replace(optimum=one.optimum * np.sqrt(factor))
+    factor = gap_of(problem, constants) * loss_at_zero(problem) / max(unscaled.gap, 1e-30)
+    return unscaled._replace(optimum=unscaled.optimum * np.sqrt(factor))
 
 
 def loss_at_zero(problem: Problem) -> float:
@@ -176,7 +176,7 @@ def loss_at_zero(problem: Problem) -> float:
 
 
 def groups_of(directions: int) -> np.ndarray:
-    """Where groups of neighbouring directions begin, and the end; the leading ones stay alone."""
+    """The places where groups of neighbouring directions begin, and the end; the leading ones stay alone."""
     if directions <= GROUPS:
         return np.arange(directions + 1)
     return np.unique(np.geomspace(1, directions + 1, GROUPS + 1).astype(int)) - 1

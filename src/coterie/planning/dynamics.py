@@ -42,7 +42,7 @@ class Excess(NamedTuple):
 
     @property
     def total(self) -> np.ndarray:
-        """Both parts."""
+        """Distance and noise together."""
         return self.distance + self.noise
 
 
@@ -74,11 +74,11 @@ def dual_averaging(problem: Quadratic, gamma: np.ndarray, rounds: int, accelerat
 
 def descent(problem: Quadratic, step: np.ndarray, parts: np.ndarray) -> Iterator[Round]:
     """θ ← θ − η (gradient + noise); the output moves by `parts[t]` of the way to θ in round t (1: follows it)."""
-    kept = 1 - step[:, None] * (problem.curvature[None] + problem.strength)
+    shrink = 1 - step[:, None] * (problem.curvature[None] + problem.strength)
     for part in parts:
-        zero = np.zeros_like(kept)
+        zero = np.zeros_like(shrink)
         entry = (-step[:, None], -part * step[:, None])
-        yield Round((kept, zero, part * kept, zero + 1 - part), entry)
+        yield Round((shrink, zero, part * shrink, zero + 1 - part), entry)
 
 
 def excess(problem: Quadratic, rounds: Iterator[Round], variance: float) -> Excess:

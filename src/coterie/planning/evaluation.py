@@ -1,4 +1,4 @@
-"""What a charged evaluation will be able to tell, from public numbers alone, and which share of the budget suits it."""
+"""What the charged tables beside training will be able to tell, from public numbers, and which shares suit them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from coterie.evaluation.sheet import Sheet
 from coterie.protocols import Task
 
 SELECT = 0.03  # a share for choosing a model, for whom it is worth it
+CENTRE = 0.05  # a share for the mean of the features
+# A longer noise on that mean, beside records of length one, gains nothing on average: seen on one half of 120 tables,
+# and judged by the other (`papers.centring`, docs/radius.md).
+SHORT = 0.5
 LIKELY = 0.8  # an accuracy, where nobody knows it
 LIKELY_ERROR = 0.1  # a mean absolute error, in halves of the target's range
 
@@ -31,6 +35,11 @@ class Foreseen:
     select: float  # share that is recommended for choosing a model: none, as it gains nothing on average
     select_share: float  # if it is wanted all the same
     select_tells: float  # the least difference of mean losses, within [0, 1], that a choice can then rest on
+    centre: (
+        float  # share that is recommended for the mean of the features: of classes, where its noise is short
+    )
+    centre_share: float  # if it is wanted all the same
+    centre_noise: float  # how long the noise on the mean then is, beside a record's features
 
 
 def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
@@ -56,7 +65,17 @@ def foreseen(task: Task, classes: int, share: float = 0.0) -> Foreseen:
         select=0.0,
         select_share=SELECT,
         select_tells=tells(task, SELECT),
+        centre=CENTRE if classes > 1 and centre_noise(task, CENTRE) <= SHORT else 0.0,
+        centre_share=CENTRE,
+        centre_noise=centre_noise(task, CENTRE),
     )
+
+
+def centre_noise(task: Task, share: float) -> float:
+    """How long the noise on the mean of all features is, beside records of length one."""
+    features = task.dimension // task.problem.loss.outputs
+    variance = sum((2 * noise_for(budget, task.delta)) ** 2 for budget in task.epsilon) / share
+    return math.sqrt(features * variance) / sum(task.sizes)
 
 
 def tells(task: Task, share: float) -> float:

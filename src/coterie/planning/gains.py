@@ -46,7 +46,7 @@ def by_sizes(task: Task, plan: Plan) -> WhoGains | None:
         below=most,
         low=below(plan.best.high),
         high=below(plan.best.low),
-        gains=tuple(each < most for each in records),
+        gains=tuple(held < most for held in records),
     )
 
 

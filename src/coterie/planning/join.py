@@ -18,7 +18,7 @@ from coterie.errors import InputError
 from coterie.planning.candidates import VISITS, candidates
 from coterie.planning.constants import Constants, from_public_rows
 from coterie.planning.metric import EVEN, OFF, on_made_up
-from coterie.planning.public import Consortium, problem_for
+from coterie.planning.public import MOST_OWNERS, Consortium, problem_for
 from coterie.planning.search import Forecast, Plan, Tell, forecast, plan
 from coterie.problems.problem import Problem
 from coterie.problems.reference import central_optimum, objective_value
@@ -93,14 +93,14 @@ def look(x: np.ndarray, y: np.ndarray, classes: int, tell: Tell = lambda what, d
         )
     problem = problem_for(x.shape[1], classes)
     fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
-    if classes > 1 and any(len(np.unique(y[fold != one])) < 2 for one in range(FOLDS)):
+    if classes > 1 and any(len(np.unique(y[fold != held])) < 2 for held in range(FOLDS)):
         raise InputError(
             "owner: all its records, or nearly all, are of one class: a model of its own needs two."
         )
     optimism = []
-    for one in range(FOLDS):
-        tell("your own model", one, FOLDS)
-        optimism.append(_optimism(problem, x, y, fold == one))
+    for held in range(FOLDS):
+        tell("your own model", held, FOLDS)
+        optimism.append(_optimism(problem, x, y, fold == held))
     return Owner(
         records=len(y),
         classes=classes,
@@ -121,14 +121,14 @@ def ask(
     """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used. `tell` hears what is done."""
     _check_asked(base, partners, partner_records)
 
-    def case(many: int, epsilon: float) -> Consortium:
-        return replace(base, sizes=(owner.records, *(partner_records,) * many), epsilon=(epsilon,))
+    def case(count: int, epsilon: float) -> Consortium:
+        return replace(base, sizes=(owner.records, *(partner_records,) * count), epsilon=(epsilon,))
 
     best = plan(case(partners, base.epsilon[0]).task(), rounds_at_most, owner.constants, tell)
     rounds = (max(1, best.best.rounds // 2), best.best.rounds, min(2 * best.best.rounds, rounds_at_most))
 
-    def joint(at: float, many: int, epsilon: float) -> Point:
-        task = case(many, epsilon).task()
+    def joint(at: float, count: int, epsilon: float) -> Point:
+        task = case(count, epsilon).task()
         tried = candidates(task, best.best.protocol, rounds)
         if not tried:  # so many owners are visited less often
             tried = candidates(task, best.best.protocol, (max(1, VISITS // task.owners),))
@@ -137,7 +137,7 @@ def ask(
         return _on_new_records(owner, at, forecasted, sum(task.sizes))
 
     cases = [(epsilon, partners, epsilon) for epsilon in BUDGETS]
-    cases += [(float(many), many, base.epsilon[0]) for many in PARTNERS]
+    cases += [(float(count), count, base.epsilon[0]) for count in PARTNERS]
     points = []
     for done, varied in enumerate(cases):
         tell("where it pays", done, len(cases))
@@ -158,7 +158,7 @@ def ask(
 
 
 def _check_asked(base: Consortium, partners: int, partner_records: int) -> None:
-    _check.count("partners", partners)
+    _check.count("partners", partners, most=MOST_OWNERS)
     _check.count("partner_records", partner_records)
     if len(base.epsilon) != 1:
         raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
@@ -186,15 +186,16 @@ def _in_metric(owner: Owner, dimension: int, joint: Point) -> tuple[Gain, ...]:
     gains = []
     for name in exchange.names:
         alone, *with_others = (
-            exchange.lost_at(name, one) for one in (owner.excess, joint.predicted, joint.low, joint.high)
+            exchange.lost_at(name, excess)
+            for excess in (owner.excess, joint.predicted, joint.low, joint.high)
         )
-        gain, high, low = (alone - one for one in with_others)
+        gain, high, low = (alone - joined for joined in with_others)
         gains.append(Gain(name=name, gain=gain, low=low - OFF, high=high + OFF))
     return tuple(gains)
 
 
 def crossing(points: tuple[Point, ...], level: float) -> float | None:
-    """Where the falling curve comes below `level`, between two points on a straight line in logarithms."""
+    """The place where the falling curve comes below `level`, on a straight line in logarithms between two points."""
     for before, after in zip((None, *points), points):
         if after.predicted >= level:
             continue

@@ -61,13 +61,13 @@ class Exchange:
         return {0: ("r2",), 2: ("accuracy", "auc")}.get(self.judge.classes, ("accuracy",))
 
     def level(self, name: str) -> float:
-        """Of the best linear model."""
+        """The metric of the best linear model."""
         return self._measured(name, self.best[None])
 
     def lost(self, name: str, end: End) -> float:
         """How much worse than the best linear model a run is that ends there; below zero where it is better."""
         counts = np.diff(groups_of(self.dimension))
-        reached, scatter = (np.repeat(each, counts)[: len(self.best)] for each in end)
+        reached, scatter = (np.repeat(by_group, counts)[: len(self.best)] for by_group in end)
         mean = reached[:, None] * (self._basis.T @ self.best)
         moved = self._basis @ (mean + np.sqrt(scatter)[:, None] * self._drawn)
         return self._worse(name, moved)
@@ -83,17 +83,19 @@ class Exchange:
     def told(self, forecast: Forecast) -> tuple[Lost, ...]:
         """In each metric. Public rows show where the forecast's end is; of made-up ones only its excess risk is taken,
         for what can be learnt lies nowhere in particular there. The interval is widened by `TIMES` and `OFF`."""
-        found = []
-        moved = [self._moved(one) for one in (forecast.predicted, forecast.low, forecast.high)] * self.made_up
+        losses = []
+        moved = [
+            self._moved(risk) for risk in (forecast.predicted, forecast.low, forecast.high)
+        ] * self.made_up
         for name in self.names:
             if self.made_up:
-                each = [self._worse(name, models) for models in moved]
+                worse = [self._worse(name, models) for models in moved]
             else:
-                each = [self.lost(name, end) for end in forecast.ends]
+                worse = [self.lost(name, end) for end in forecast.ends]
             best = None if self.made_up else self.level(name)
-            low, high = max(0.0, min(each) / TIMES - OFF), max(0.0, max(each)) * TIMES + OFF
-            found.append(Lost(name=name, best=best, lost=max(0.0, each[0]), low=low, high=high))
-        return tuple(found)
+            low, high = max(0.0, min(worse) / TIMES - OFF), max(0.0, max(worse)) * TIMES + OFF
+            losses.append(Lost(name=name, best=best, lost=max(0.0, worse[0]), low=low, high=high))
+        return tuple(losses)
 
     def _moved(self, excess: float) -> np.ndarray:
         """Models around the best one that have that excess risk on average."""
@@ -128,7 +130,7 @@ class Exchange:
 
 
 def on_rows(problem: Problem, x: np.ndarray, y: np.ndarray, classes: int) -> Exchange:
-    """By rows with their targets: declared public, or the asking owner's own."""
+    """The exchange by rows with their targets: declared public, or the asking owner's own."""
     some = np.sort(np.random.default_rng(0).permutation(len(y))[:_ROWS])
     rows, targets = np.asarray(x, np.float64)[some], np.asarray(y)[some]
     return Exchange(
@@ -143,7 +145,7 @@ def on_rows(problem: Problem, x: np.ndarray, y: np.ndarray, classes: int) -> Exc
 
 
 def on_made_up(problem: Problem, constants: Constants, classes: int, base_rate: float = EVEN) -> Exchange:
-    """By rows that nobody has: the assumed spectrum, the first direction constant, all others Gaussian."""
+    """The exchange by made-up rows: the assumed spectrum, the first direction constant, all others Gaussian."""
     rng = np.random.default_rng(1)
     spread = np.sqrt(np.asarray(constants.spectrum[:_MOST]))
     x = rng.standard_normal((_ROWS, len(spread))) * spread
@@ -166,14 +168,14 @@ def on_made_up(problem: Problem, constants: Constants, classes: int, base_rate: 
 
 
 def _two(x: np.ndarray, way: np.ndarray, saved: float, rate: float, rng: np.random.Generator) -> tuple:
-    """As hard to tell apart as even classes of which the best model saves so much; then shifted to the base rate."""
+    """Two classes, as hard to tell apart as even ones of which the best model saves so much, at the base rate."""
     apart = (x @ way)[:, 0]
 
-    def told(scale: float) -> float:
+    def saving(scale: float) -> float:
         chance = _sigmoid(scale * apart)
         return math.log(2) - float(np.mean(-chance * np.log(chance) - (1 - chance) * np.log1p(-chance)))
 
-    scale = _reaches(told, saved)
+    scale = _reaches(saving, saved)
     shift = _reaches(lambda down: 1 - float(np.mean(_sigmoid(scale * apart - down))), 1 - rate)
     best = scale * way
     best[0] = -shift / x[0, 0]
@@ -189,13 +191,13 @@ def _several(x: np.ndarray, way: np.ndarray, saved: float, rate: float, rng: np.
         weight = np.exp(scores - scores.max(1, keepdims=True))
         return weight / weight.sum(1, keepdims=True)
 
-    def told(scale: float) -> float:
-        found = chances(scale)
+    def saving(scale: float) -> float:
+        likely = chances(scale)
         return math.log(way.shape[1]) + float(
-            np.mean(np.sum(found * np.log(np.maximum(found, 1e-300)), axis=1))
+            np.mean(np.sum(likely * np.log(np.maximum(likely, 1e-300)), axis=1))
         )
 
-    scale = _reaches(told, saved)
+    scale = _reaches(saving, saved)
     below = rng.random(len(x))[:, None] > np.cumsum(chances(scale), axis=1)
     return scale * way, np.minimum(below.sum(1), way.shape[1] - 1)
 
@@ -221,7 +223,7 @@ def _judge(problem: Problem, classes: int) -> Judge:
 
 
 def _reaches(growing: Callable[[float], float], level: float) -> float:
-    """Where a growing function of a positive number reaches the level, or as far as was tried."""
+    """The number at which a growing function of a positive number reaches the level, or the largest one tried."""
     low, high = 0.0, 1e-3
     for _ in range(_PATIENCE):
         if growing(high) >= level:

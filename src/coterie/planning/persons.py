@@ -82,14 +82,14 @@ def _geometric(text: str, mean: float) -> Persons:
 
 def _shares(text: str) -> Persons:
     pairs = [part.split(":") for part in text.split(",")]
-    found = [(int(records), float(share)) for records, share in pairs]
-    counts, total = [records for records, _ in found], sum(share for _, share in found)
+    counted = [(int(records), float(share)) for records, share in pairs]
+    counts, total = [records for records, _ in counted], sum(share for _, share in counted)
     if min(counts) < 1 or len(set(counts)) < len(counts):
         raise InputError(
             f"records_per_person={text!r}: numbers of records must be 1 or more, and each named once."
         )
-    if not all(0 < share <= 1 for _, share in found):
+    if not all(0 < share <= 1 for _, share in counted):
         raise InputError(f"records_per_person={text!r}: shares must be above 0 and at most 1.")
     if abs(total - 1) > _OFF:
         raise InputError(f"records_per_person={text!r}: the shares add up to {total:.4g}; must be 1.")
-    return Persons(tuple((records, share / total) for records, share in sorted(found)))
+    return Persons(tuple((records, share / total) for records, share in sorted(counted)))

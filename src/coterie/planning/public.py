@@ -17,6 +17,7 @@ from coterie.topologies import build as build_topology
 from coterie.units import RECORD, Unit
 
 STRENGTH = 1e-4  # of the penalty, as in `coterie run`
+MOST_OWNERS = 1_000_000
 _MOST = 10_000_000  # parameters
 
 
@@ -33,10 +34,10 @@ class Consortium:
     unit: Unit = RECORD
 
     def task(self) -> Task:
-        """What protocols are built from."""
+        """The task that protocols are built from."""
         for size in self.sizes:
             _check.count("sizes", size)
-        owners = _check.count("owners", len(self.sizes))
+        owners = _check.count("owners", len(self.sizes), most=MOST_OWNERS)
         _check.count("dimension", self.dimension)
         problem = problem_for(self.dimension, self.classes)
         epsilon = self.epsilon * owners if len(self.epsilon) == 1 else self.epsilon

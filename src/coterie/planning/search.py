@@ -100,15 +100,18 @@ def plan(
     constants = constants or assumed(np.shape(task.params)[0])
     usable, refused = protocols_for(task, partial(tell, "choosing noise"), protocol, colluding)
     gossip, left = _gossip(task, usable)
-    found = []
+    forecasts = []
     for done, name in enumerate(usable):
         tell("forecasting", done, len(usable))
-        found.append(
+        forecasts.append(
             forecast(
                 task, candidates(task, name, _counts(most), colluding, constants.persons), constants, left
             )
         )
-    ranked = sorted((one for one in found if one is not None), key=lambda one: one.predicted)
+    ranked = sorted(
+        (prediction for prediction in forecasts if prediction is not None),
+        key=lambda prediction: prediction.predicted,
+    )
     if not ranked:
         reasons = "; ".join(refused.values()) or "no setting fits the deadline"
         raise InputError(f"rounds_at_most={most}: no protocol can run here ({reasons}).")
@@ -140,19 +143,20 @@ def forecast(
     worlds = [quadratic(task.problem, scenario) for scenario in scenarios(task.problem, constants)]
     paths: dict[tuple[int, float], list[Excess]] = {}
     best: tuple[float, Forecast] | None = None
-    for one in tried:
+    for contender in tried:
         with np.errstate(over="ignore", invalid="ignore"):  # step sizes that diverge
-            at = one.rounds, one.gain
+            at = contender.rounds, contender.gain
             if at not in paths:  # clips of records share a path: they differ in variance and bias alone
-                paths[at] = [_followed(world, one) for world in worlds]
-            apart = _disagreement(task, one, disagreement)
+                paths[at] = [_followed(world, contender) for world in worlds]
+            apart = _disagreement(task, contender, disagreement)
             totals = [
-                path.distance + one.variance * (1 + apart) * path.noise + one.bias for path in paths[at]
+                path.distance + contender.variance * (1 + apart) * path.noise + contender.bias
+                for path in paths[at]
             ]
             score = np.mean(np.log(totals), axis=0)
         step = int(np.argmin(np.where(np.isfinite(score), score, np.inf)))
         if np.isfinite(score[step]) and (best is None or score[step] < best[0]):
-            best = float(score[step]), _forecast(one, paths[at], totals, apart, step)
+            best = float(score[step]), _forecast(contender, paths[at], totals, apart, step)
     return None if best is None else best[1]
 
 
@@ -160,8 +164,8 @@ def _followed(world: Quadratic, candidate: Contender) -> Excess:
     """Every step size's way on the stand-in, noise of variance one a coordinate. Units of several records add up to
     `gain` times a record's gradient beside the same noise and penalty; excess risk is told of a record's loss."""
     steeper = world._replace(curvature=candidate.gain * world.curvature)
-    found = excess(steeper, candidate.path(steeper, candidate.steps), 1.0)
-    return found._replace(distance=found.distance / candidate.gain, noise=found.noise / candidate.gain)
+    risk = excess(steeper, candidate.path(steeper, candidate.steps), 1.0)
+    return risk._replace(distance=risk.distance / candidate.gain, noise=risk.noise / candidate.gain)
 
 
 def _forecast(
@@ -182,7 +186,7 @@ def _forecast(
         noise=noise,
         disagreement=apart * noise,
         clipping=candidate.bias,
-        ends=tuple(End(each.reached[at], variance * each.scatter[at]) for each in paths),
+        ends=tuple(End(way.reached[at], variance * way.scatter[at]) for way in paths),
     )
 
 

@@ -32,11 +32,11 @@ def sweep(
     """Plans over everyone's budget (multiples of the given ones), or over owners that all have the mean size and the
     strictest budget of those given."""
     cases = _budgets(base) if over == "epsilon" else _owners(base)
-    found = []
+    points = []
     for done, (at, case) in enumerate(cases, 1):
-        found.append(SweepPoint(at, plan(case.task(), rounds_at_most, constants)))
+        points.append(SweepPoint(at, plan(case.task(), rounds_at_most, constants)))
         tell(done, len(cases))
-    return found
+    return points
 
 
 def _budgets(base: Consortium) -> list[tuple[float, Consortium]]:

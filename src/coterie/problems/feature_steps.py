@@ -35,7 +35,7 @@ class FeatureOptions:
     spread: bool = False  # "pca" takes columns in units of their spread in the public rows, uncentred
 
     def suiting(self, table: Table) -> FeatureOptions:
-        """With a steady intercept for a quantity: its mean may lie anywhere in its range, of short rows and of long."""
+        """The options for this table: a quantity gets a steady intercept, as its mean may lie anywhere in its range."""
         return replace(self, intercept=features.EVEN, steady=True) if table.task == "regression" else self
 
 
@@ -49,7 +49,7 @@ class Stage(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """How a step comes to be: of the number behind its colon and what is public there; and of its constants."""
+    """How a step is made: from the number behind its colon and what is public there, or again from its constants."""
 
     make: Callable[[int, Stage], FeatureMap]
     remake: Callable[[Step], FeatureMap]
@@ -192,7 +192,7 @@ _OWN = {
 
 
 def _maker(name: str, thing: Any) -> Maker:
-    """Of a map, or of a function of rows."""
+    """The maker of somebody's own step, which is a map or a function of rows."""
     if isinstance(thing, Maker):
         return thing
     if not (callable(thing) or isinstance(thing, FeatureMap)):

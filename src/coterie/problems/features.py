@@ -77,7 +77,7 @@ def compose(*maps: FeatureMap) -> FeatureMap:
         return rows
 
     known = all(step.steps is not None for step in maps)
-    steps = tuple(one for step in maps for one in step.steps or ()) if known else None
+    steps = tuple(part for step in maps for part in step.steps or ()) if known else None
     return FeatureMap(",".join(step.name for step in maps), in_chunks(apply), maps[-1].norm_bound, steps)
 
 

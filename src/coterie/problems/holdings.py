@@ -47,7 +47,7 @@ def to_shards(x: np.ndarray, y: np.ndarray, owned: Sequence[Own]) -> Holdings:
 
 
 def chosen(own: Own, places: np.ndarray) -> Own:
-    """Those of an owner's rows, or units, in their order."""
+    """The rows, or units, of an owner at these places, in their order."""
     return own[places] if isinstance(own, np.ndarray) else [own[at] for at in places]
 
 
@@ -59,7 +59,7 @@ def listed(own: Own) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 class PlacedUnits(NamedTuple):
-    """Rows of units, each in a place of its own: where one stands follows from its unit's number and its own."""
+    """Rows of units, each in a place of its own, which follows from its unit's number and its number in the unit."""
 
     at: np.ndarray  # (units, places) row numbers; any, where there is no record
     within: np.ndarray  # (units,) how many places hold a record
@@ -80,8 +80,10 @@ def placed(units: Own, rows: int, most: int) -> PlacedUnits:
 
 def units_filled(x: np.ndarray, y: np.ndarray, owners: Sequence[Own], rows: int, most: int) -> Shards:
     """The units of each of the owners, padded to so many units of so many records."""
-    each = [placed(units, rows, most) for units in owners]
-    at, within, real = (np.stack(part) for part in zip(*((one.at, one.within, one.real) for one in each)))
+    by_owner = [placed(units, rows, most) for units in owners]
+    at, within, real = (
+        np.stack(part) for part in zip(*((units.at, units.within, units.real) for units in by_owner))
+    )
     x_all = np.where(real.reshape(*real.shape, *(1,) * (x.ndim - 1)), x[at], 0).astype(np.float32)
     counts = np.array([len(units) for units in owners], np.int32)
     return Shards(x_all, np.where(real, y[at], 0).astype(y.dtype), counts, within)  # type: ignore[arg-type]
@@ -102,9 +104,9 @@ def laid_out(x: np.ndarray, y: np.ndarray, within: np.ndarray) -> tuple[np.ndarr
 def filled(like: tuple[np.ndarray, ...], rows: int, owners: Sequence[T], own: Callable[[T], tuple]) -> Shards:
     """The records that `own` gives of each of the owners, padded with zeros; shapes and types of a record as `like`.
 
-    Both are features and targets, and of units how many records each has.
+    `own` gives, and `like` shapes, features and targets, and for units how many records each has.
     """
-    arrays = [np.zeros((len(owners), rows, *one.shape[1:]), one.dtype) for one in like]
+    arrays = [np.zeros((len(owners), rows, *record.shape[1:]), record.dtype) for record in like]
     counts = np.zeros(len(owners), np.int32)
     for at, owner in enumerate(owners):
         mine = own(owner)
@@ -142,7 +144,7 @@ def places(groups: Sequence[Group], device: int) -> tuple[tuple[np.ndarray, ...]
 
 
 def _starts(sizes: np.ndarray, width: int) -> list[int]:
-    """Where groups of descending `sizes` begin: least numbers in all, a group counting for `_WORTH`."""
+    """The places where groups of descending `sizes` begin: least numbers in all, a group counting for `_WORTH`."""
     steps = np.flatnonzero(np.diff(sizes, prepend=sizes[0] + 1))  # first of each size
     if len(steps) > _LEVELS:
         wanted = np.geomspace(sizes[0], sizes[-1], _LEVELS)
@@ -158,8 +160,8 @@ def _starts(sizes: np.ndarray, width: int) -> list[int]:
         came.append(ways.argmin(axis=0))
         best = ways.min(axis=0)
         finals.append(best[-1] + _WORTH * len(came))
-    found, at = [], len(ends) - 1
+    starts, at = [], len(ends) - 1
     for back in reversed(came[: int(np.argmin(finals)) + 1]):
         at = int(back[at])
-        found.append(int(steps[at]))
-    return found[::-1]
+        starts.append(int(steps[at]))
+    return starts[::-1]

@@ -29,8 +29,8 @@ def probabilities(loss: str, scores: np.ndarray) -> np.ndarray:
     two = wide.shape[1] == 1
     wide = np.hstack([-wide, wide]) if two else wide
     small = np.exp(-np.abs(wide))  # 1 / (1 + e^-s), without overflow
-    each = np.where(wide >= 0, 1.0, small) / (1.0 + small)
-    return each if two else each / each.sum(axis=1, keepdims=True)
+    shares = np.where(wide >= 0, 1.0, small) / (1.0 + small)
+    return shares if two else shares / shares.sum(axis=1, keepdims=True)
 
 
 class Decision(NamedTuple):
@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 PLAIN = Decision()
 
 
-class Said(NamedTuple):
+class Predicted(NamedTuple):
     """What scores say of rows."""
 
     loss: str
@@ -58,7 +58,7 @@ class Said(NamedTuple):
     decided: np.ndarray  # (rows,) places of classes, or quantities in the target's own unit
 
 
-Measure: TypeAlias = Callable[[Said, np.ndarray], float]  # against places of classes, or quantities
+Measure: TypeAlias = Callable[[Predicted, np.ndarray], float]  # against places of classes, or quantities
 
 
 class Metric(NamedTuple):
@@ -71,84 +71,86 @@ class Metric(NamedTuple):
     of_probabilities: bool = False
 
 
-def _balanced(said: Said, y: np.ndarray) -> float:
+def _balanced(predicted: Predicted, y: np.ndarray) -> float:
     from sklearn.metrics import balanced_accuracy_score
 
-    return float(balanced_accuracy_score(y, said.decided))
+    return float(balanced_accuracy_score(y, predicted.decided))
 
 
-def _log_loss(said: Said, y: np.ndarray) -> float:
+def _log_loss(predicted: Predicted, y: np.ndarray) -> float:
     from sklearn.metrics import log_loss
 
-    p = probabilities(said.loss, said.scores)
+    p = probabilities(predicted.loss, predicted.scores)
     return float(log_loss(y, p, labels=np.arange(p.shape[1])))
 
 
-def _brier(said: Said, y: np.ndarray) -> float:
-    """Of two classes that of the second alone, else summed over classes: both are the usual ones."""
-    p = probabilities(said.loss, said.scores)
+def _brier(predicted: Predicted, y: np.ndarray) -> float:
+    """The Brier score: with two classes, of the second alone; with more, summed over classes. Both are usual."""
+    p = probabilities(predicted.loss, predicted.scores)
     if p.shape[1] == 2:
         return float(np.mean((p[:, 1] - y) ** 2))
     return float(np.mean(np.sum((p - np.eye(p.shape[1])[y]) ** 2, axis=1)))
 
 
-def _r2(said: Said, y: np.ndarray) -> float:
+def _r2(predicted: Predicted, y: np.ndarray) -> float:
     from sklearn.metrics import r2_score
 
-    return float(r2_score(y, said.decided)) if np.ptp(y) > 0 else math.nan
+    return float(r2_score(y, predicted.decided)) if np.ptp(y) > 0 else math.nan
 
 
-def _each_class(measure: Callable[[np.ndarray, np.ndarray], float], said: Said, y: np.ndarray) -> float:
-    """Of the second of two classes; of several the mean over those that rows have, each against all others.
+def _each_class(
+    measure: Callable[[np.ndarray, np.ndarray], float], predicted: Predicted, y: np.ndarray
+) -> float:
+    """The measure of the second of two classes; of several the mean over those that rows have, each against all others.
 
     These are scikit-learn's numbers, in a tenth of its time: forecasts ask for some thousand of them.
     """
     there = np.unique(y)
     if len(there) < 2:
         return math.nan
-    columns = [(1, said.scores[:, 0])]
-    if said.scores.shape[1] > 1:
-        p = probabilities(said.loss, said.scores)
+    columns = [(1, predicted.scores[:, 0])]
+    if predicted.scores.shape[1] > 1:
+        p = probabilities(predicted.loss, predicted.scores)
         columns = [(label, p[:, label]) for label in there]
-    found = []
+    per_class = []
     for label, scores in columns:
         falling = np.argsort(scores)[::-1]
         last = np.append(np.flatnonzero(np.diff(scores[falling])), len(scores) - 1)
         # How many hits, and how many others, have a score or a higher one: for each score, the highest first.
         hits = np.cumsum(y[falling] == label)[last]
-        found.append(measure(hits, last + 1 - hits))
-    return float(np.mean(found))
+        per_class.append(measure(hits, last + 1 - hits))
+    return float(np.mean(per_class))
 
 
-def _auc(hits: np.ndarray, others: np.ndarray) -> float:
-    return float(np.trapezoid(np.append(0, hits), np.append(0, others)) / (hits[-1] * others[-1]))
+def _auc(hits: np.ndarray, misses: np.ndarray) -> float:
+    return float(np.trapezoid(np.append(0, hits), np.append(0, misses)) / (hits[-1] * misses[-1]))
 
 
-def _average_precision(hits: np.ndarray, others: np.ndarray) -> float:
-    return float(np.sum(np.diff(hits, prepend=0) * hits / (hits + others)) / hits[-1])
+def _average_precision(hits: np.ndarray, misses: np.ndarray) -> float:
+    return float(np.sum(np.diff(hits, prepend=0) * hits / (hits + misses)) / hits[-1])
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric("accuracy", lambda said, y: float(np.mean(said.decided == y)), _CLASSES),
+    "accuracy": Metric("accuracy", lambda predicted, y: float(np.mean(predicted.decided == y)), _CLASSES),
     "balanced_accuracy": Metric("balanced accuracy", _balanced, _CLASSES),
     "auc": Metric("AUC", partial(_each_class, _auc), _CLASSES),
     "average_precision": Metric("average precision", partial(_each_class, _average_precision), _CLASSES),
     "recall": Metric(
         "recall",
-        lambda said, y: float(np.mean(said.decided[y == 1] == 1)) if np.any(y == 1) else math.nan,
+        lambda predicted, y: float(np.mean(predicted.decided[y == 1] == 1)) if np.any(y == 1) else math.nan,
         _TWO,
     ),
     "log_loss": Metric("log loss", _log_loss, _CLASSES, lower_is_better=True, of_probabilities=True),
     "brier": Metric("Brier score", _brier, _CLASSES, lower_is_better=True, of_probabilities=True),
     "mse": Metric(
         "mean squared error",
-        lambda said, y: float(np.mean((said.decided - y) ** 2)),
+        lambda predicted, y: float(np.mean((predicted.decided - y) ** 2)),
         _QUANTITY,
         lower_is_better=True,
     ),
     "mae": Metric(
         "mean absolute error",
-        lambda said, y: float(np.mean(np.abs(said.decided - y))),
+        lambda predicted, y: float(np.mean(np.abs(predicted.decided - y))),
         _QUANTITY,
         lower_is_better=True,
     ),
@@ -169,7 +171,7 @@ class Judge:
 
     @property
     def plain(self) -> Judge:
-        """Of scores that are log odds already, as a constant's: the second class above one half."""
+        """The judge of scores that are log odds already, as a constant's are: the second class is above one half."""
         return replace(self, decision=PLAIN)
 
     @property
@@ -187,7 +189,7 @@ class Judge:
             return math.nan
         with warnings.catch_warnings():  # a class that rows or predictions lack
             warnings.simplefilter("ignore", UserWarning)
-            return METRICS[name or self.metric].measure(self._said(scores), self.truth(y))
+            return METRICS[name or self.metric].measure(self._predicted(scores), self.truth(y))
 
     def all(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(metrics,) in the order of `names`; NaN where rows do not decide one, as AUC on rows of one class."""
@@ -199,7 +201,9 @@ class Judge:
 
         if self.task == "regression" or not len(y) or not np.isfinite(scores).all():
             return np.zeros((self.classes, self.classes), int)
-        return confusion_matrix(self.truth(y), self._said(scores).decided, labels=np.arange(self.classes))
+        return confusion_matrix(
+            self.truth(y), self._predicted(scores).decided, labels=np.arange(self.classes)
+        )
 
     def constant(self, y: np.ndarray) -> np.ndarray:
         """(rows, outputs) scores that say of every row the same: the shares of the classes in `y`, or its mean."""
@@ -222,20 +226,20 @@ class Judge:
             return y.astype(np.float64) if self.bounds is None else own_unit(y, self.bounds)
         return (y > 0).astype(int) if self.task == "binary" else y.astype(int)
 
-    def _said(self, scores: np.ndarray) -> Said:
+    def _predicted(self, scores: np.ndarray) -> Predicted:
         rows = np.asarray(scores)
         rows = rows[:, None] if rows.ndim == 1 else rows
         if self.task == "regression":
-            return Said(self.loss, rows, own_unit(rows[:, 0], self.bounds or (-1.0, 1.0)))
+            return Predicted(self.loss, rows, own_unit(rows[:, 0], self.bounds or (-1.0, 1.0)))
         decision = self.decision if self.task == "binary" else PLAIN
         rows = rows + decision.offset
-        one = rows.shape[1] == 1
-        decided = (rows[:, 0] > decision.cut).astype(int) if one else rows.argmax(1)
-        return Said(self.loss, rows, decided)
+        single = rows.shape[1] == 1
+        decided = (rows[:, 0] > decision.cut).astype(int) if single else rows.argmax(1)
+        return Predicted(self.loss, rows, decided)
 
 
 def own_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
-    """From [-1, 1], onto which targets are scaled, to their own unit, in double precision."""
+    """Values in the target's own unit, from [-1, 1], onto which targets are scaled; in double precision."""
     low, high = bounds
     return low + (np.asarray(values, np.float64) + 1.0) / 2.0 * (high - low)
 

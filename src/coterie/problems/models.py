@@ -55,10 +55,10 @@ def linear(dim: int, outputs: int = 1) -> Model:
 
 def _narrow(x: Array, columns: Array) -> Array:
     """x @ columns. A CPU's vectors have 16 numbers, or 8: ten columns cost as much as 16, eight and two cost less."""
-    many, few = columns.shape[1], x.shape[0] < 64
-    if few or not 8 < many % 16 <= 12:
+    width, few_rows = columns.shape[1], x.shape[0] < 64
+    if few_rows or not 8 < width % 16 <= 12:
         return x @ columns
-    cut = many // 8 * 8
+    cut = width // 8 * 8
     return jnp.concatenate([x @ columns[:, :cut], x @ columns[:, cut:]], axis=1)
 
 
@@ -130,12 +130,12 @@ def _factory(name: str, thing: Any) -> Callable[..., Model]:
 
     @lru_cache
     def make(dim: int, outputs: int) -> Model:
-        made = thing
+        built = thing
         if isinstance(thing, type) or not _is_model(thing):
             known = inspect.signature(thing).parameters
             given = {"dim": dim, "outputs": outputs}
-            made = thing(**{key: value for key, value in given.items() if key in known})
-        return _one_by_one(_fitting(_as_model(name, made, dim, outputs), dim))
+            built = thing(**{key: value for key, value in given.items() if key in known})
+        return _one_by_one(_fitting(_as_model(name, built, dim, outputs), dim))
 
     return make
 
@@ -153,17 +153,19 @@ def _arrays(thing: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(thing) if isinstance(leaf, (jax.Array, np.ndarray))]
 
 
-def _as_model(name: str, made: Any, dim: int, outputs: int) -> Model:
-    if isinstance(made, Model):
-        if made.outputs != outputs:
-            raise InputError(f"model={name!r}: gives {made.outputs} scores a row; the loss takes {outputs}.")
-        return made._replace(name=name)
-    if hasattr(made, "init") and hasattr(made, "apply"):
+def _as_model(name: str, built: Any, dim: int, outputs: int) -> Model:
+    if isinstance(built, Model):
+        if built.outputs != outputs:
+            raise InputError(f"model={name!r}: gives {built.outputs} scores a row; the loss takes {outputs}.")
+        return built._replace(name=name)
+    if hasattr(built, "init") and hasattr(built, "apply"):
         row = jnp.zeros((1, dim), jnp.float32)
-        return Model(name, outputs, lambda key: made.init(key, row), lambda params, x: made.apply(params, x))
-    if not _arrays(made):
-        raise InputError(f"model={name!r}: gave a {type(made).__name__}, where a Model or a module is due.")
-    leaves, form = jax.tree.flatten(made)
+        return Model(
+            name, outputs, lambda key: built.init(key, row), lambda params, x: built.apply(params, x)
+        )
+    if not _arrays(built):
+        raise InputError(f"model={name!r}: gave a {type(built).__name__}, where a Model or a module is due.")
+    leaves, form = jax.tree.flatten(built)
     places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray))]
 
     def scores(params: PyTree, x: Array) -> Array:
@@ -221,8 +223,8 @@ def flat(params: PyTree) -> dict[str, np.ndarray]:
     >>> {name: leaf.shape for name, leaf in flat({"w1": jnp.zeros(2), "deep": [jnp.ones(1)]}).items()}
     {'deep/0': (1,), 'w1': (2,)}
     """
-    found, _ = jax.tree_util.tree_flatten_with_path(params)
-    return {_path(path) or "weights": np.asarray(leaf, np.float32) for path, leaf in found}
+    leaves, _ = jax.tree_util.tree_flatten_with_path(params)
+    return {_path(path) or "weights": np.asarray(leaf, np.float32) for path, leaf in leaves}
 
 
 def filled(model: Model, arrays: Mapping[str, np.ndarray]) -> PyTree:

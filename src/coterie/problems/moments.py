@@ -46,8 +46,8 @@ def moments(
         return _weighed(part, clip_norm, reach, mean)
 
     # As many records in a part as `careful` sums have, for each is an addition of its own here.
-    many = batch.mask.shape[0] if batch.within is None else max(1, TOGETHER // batch.y.shape[1])
-    return in_parts(weigh, batch, many if careful else batch.mask.shape[0], careful).total
+    part_size = batch.mask.shape[0] if batch.within is None else max(1, TOGETHER // batch.y.shape[1])
+    return in_parts(weigh, batch, part_size if careful else batch.mask.shape[0], careful).total
 
 
 def _weighed(batch: Batch, clip_norm: Array | float, reach: Array | float, mean: bool) -> Clipped:
@@ -62,8 +62,8 @@ def _weighed(batch: Batch, clip_norm: Array | float, reach: Array | float, mean:
     )
     if batch.within is not None:
         batch, weight = rows, rows.mask * jnp.repeat(weight, batch.y.shape[1])
-    kept = weight > 0
-    x, y = jnp.where(kept[:, None], batch.x, 0.0), jnp.where(kept, batch.y, 0.0)
+    counted = weight > 0
+    x, y = jnp.where(counted[:, None], batch.x, 0.0), jnp.where(counted, batch.y, 0.0)
     weighted = (x * weight[:, None]).T
     gram = jnp.matmul(weighted, x, precision=_EXACT)
     return Clipped(Moments(gram, jnp.matmul(weighted, y[:, None], precision=_EXACT)), worst)

@@ -25,8 +25,8 @@ def natural(name: str) -> tuple:
 
 def _size(digits: str) -> tuple[int, str]:
     """Orders whole numbers of any length."""
-    told = digits.lstrip("0")
-    return len(told), told
+    significant = digits.lstrip("0")
+    return len(significant), significant
 
 
 def number_text(text: str) -> str | None:

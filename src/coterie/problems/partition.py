@@ -58,8 +58,8 @@ def by_column(
         if owners > everyone:
             raise InputError(f"owners={owners}: the owner column has {everyone}. Ask for fewer.")
     order = np.argsort(-sizes, kind="stable")[: owners or everyone]
-    kept = np.sort(order)
-    small = [index for index in kept if sizes[index] < least]
+    staying = np.sort(order)
+    small = [index for index in staying if sizes[index] < least]
     if small:
         enough = int((sizes >= least).sum())
         remedy = (
@@ -72,9 +72,9 @@ def by_column(
             f" {remedy}"
         )
     by_owner = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[by_owner], kept)
-    rows = tuple(by_owner[start : start + sizes[index]] for start, index in zip(starts, kept))
-    return Partition(rows, tuple(str(names[index]) for index in kept), "column")
+    starts = np.searchsorted(codes[by_owner], staying)
+    rows = tuple(by_owner[start : start + sizes[index]] for start, index in zip(starts, staying))
+    return Partition(rows, tuple(str(names[index]) for index in staying), "column")
 
 
 def dirichlet(labels: np.ndarray, owners: int, alpha: float, seed: int = 0, least: int = LEAST) -> Partition:
@@ -211,7 +211,7 @@ def _cut(n: int, weights: np.ndarray, least: int, seed: int) -> Partition:
 def _level(parts: list[np.ndarray], least: int) -> list[np.ndarray]:
     for at in range(len(parts)):
         while len(parts[at]) < least:
-            largest = max(range(len(parts)), key=lambda other: len(parts[other]))
+            largest = max(range(len(parts)), key=lambda owner: len(parts[owner]))
             short = least - len(parts[at])
             spare = min(short, len(parts[largest]) - least)
             parts[at] = np.concatenate([parts[at], parts[largest][-spare:]])

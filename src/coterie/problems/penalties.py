@@ -95,7 +95,7 @@ def elastic_net(l1: float, l2: float) -> Penalty:
 
 @lru_cache
 def ball(radius: float, strength: float = 0.0) -> Penalty:
-    """strength/2 ‖x‖² inside the 2-norm ball infinite outside: holds for every weight, also 0."""
+    """strength/2 ‖x‖² inside the 2-norm ball, infinite outside; holds for every weight, also 0."""
     _check.positive("radius", radius)
     _check.not_negative("strength", strength)
 

@@ -149,7 +149,7 @@ def _clipped_units(
 
 
 def _plain(problem: Problem) -> bool:
-    """Whether it is what the C function can do."""
+    """Whether the C function serves this problem."""
     return problem.model.is_linear and problem.loss.name == "softmax" and not problem.careful
 
 

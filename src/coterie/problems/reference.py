@@ -49,7 +49,7 @@ def central_optimum(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarra
 
 
 def trained(problem: Problem, params: PyTree, x: np.ndarray, y: np.ndarray, epochs: int = 20) -> PyTree:
-    """Where Adam takes any model, `params` first, on everyone's records: a ceiling without a proof of optimality.
+    """The model that Adam reaches from `params` on everyone's records: a ceiling without a proof of optimality.
 
     Reads private rows: oracle. Mini-batches of 256 in a fixed random order, step 1e-3 falling to zero.
     """
@@ -177,7 +177,7 @@ def _starts(problem: Problem, shape: tuple[int, int]) -> list[np.ndarray]:
 
 
 def _largest_eigenvalue(x: np.ndarray) -> float:
-    """Of xᵀx / rows, exactly: the step sizes below are only safe above it."""
+    """The largest eigenvalue of xᵀx / rows, exactly: the step sizes below are only safe above it."""
     exact = np.asarray(x, np.float64)
     return float(np.linalg.eigvalsh(exact.T @ exact / len(exact))[-1])
 

@@ -22,7 +22,7 @@ class Whose(NamedTuple):
     tested: int = 0  # units among the test rows
 
     def only(self, rows: np.ndarray) -> Whose:
-        """Of these rows alone."""
+        """The same of these rows alone."""
         return Whose(self.codes[rows], None if self.when is None else self.when[rows], self.tested)
 
 
@@ -45,7 +45,7 @@ def units_of(rows: np.ndarray, whose: Whose | None, unit: Unit, seed: Sequence[i
 
 
 def _kept(part: np.ndarray, when: np.ndarray | None, most: int, seed: Sequence[int]) -> np.ndarray:
-    """At most so many rows of a unit, in the order they had."""
+    """The rows of a unit that stay, `most` at most, in the order they had."""
     if len(part) <= most:
         return part
     if when is not None:

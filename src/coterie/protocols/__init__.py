@@ -38,7 +38,7 @@ class Protocol(NamedTuple):
 
 
 def _row(name: str, thing: Any) -> Protocol:
-    """Of a module, or of anything else that has its two names."""
+    """The row of a module, or of anything else that has `Settings` and `build`."""
     settings: Any = getattr(thing, "Settings", None)
     build: Any = getattr(thing, "build", None)
     if not isinstance(settings, type) or not is_dataclass(settings) or not callable(build):
@@ -89,7 +89,7 @@ def build(name: str, task: Task, options: dict[str, Any], calibration: str) -> P
 
 
 def check_settings(name: str, options: dict[str, Any]) -> None:
-    """Refuse a protocol, or a setting of it, that there is not."""
+    """Refuse a protocol that does not exist, or a setting that it does not have."""
     known = {field.name for field in fields(PROTOCOLS.find(name).settings)}
     for key in options:
         if key not in known:

@@ -51,19 +51,19 @@ def a_of(variant: Variant, step: Array) -> Array:
 
 
 def begin(problem: Problem, variant: Variant, params: PyTree, pace: Pace) -> Public:
-    """Before the first round."""
+    """The state before the first round."""
     zeros, first = jax.tree.map(jnp.zeros_like, params), jnp.int32(1)
     x = problem.penalty.minimise(zeros, a_of(variant, first), pace.at(first))
     return Public(zeros, x, zeros, jnp.float32(0.0))
 
 
 def query(variant: Variant, public: Public, step: Array) -> PyTree:
-    """Where round `step` takes its gradients."""
+    """The point at which round `step` takes its gradients."""
     return _blended(public, public.x, a_of(variant, step)) if variant == "accelerated" else public.x
 
 
 def land(problem: Problem, variant: Variant, public: Public, z: PyTree, step: Array, pace: Pace) -> Public:
-    """After round `step` brought `z`."""
+    """The state after round `step`, which led to the dual variable `z`."""
     a = a_of(variant, step)
     weight = public.weight + a
     x = problem.penalty.minimise(z, weight + a_of(variant, step + 1), pace.at(step + 1))

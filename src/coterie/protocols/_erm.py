@@ -29,7 +29,7 @@ from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols import _dual
-from coterie.protocols._masked import cell_of
+from coterie.protocols._masked import cell_of, in_whole_numbers
 from coterie.protocols.task import Task, params_like, per_owner
 
 Sizes: TypeAlias = Literal[
@@ -48,8 +48,8 @@ class Numbers(NamedTuple):
     pace: PyTree  # dual averaging: its `Pace`; () where the party descends
     start: Array  # descent: iterates after this step are averaged; the published algorithm takes the last one alone
     size_noise: Array  # standard deviation of the noise on the party's size, or on its relative weight
-    lattice: Array  # under masks: cells of a message to one unit of its noise
-    cell: Array  # under masks: what one cell of the sum is worth
+    lattice: Array  # of whole numbers: cells of a message to one unit of its noise
+    cell: Array  # of whole numbers: what one cell of the sum is worth
 
 
 class Descent(NamedTuple):
@@ -94,9 +94,12 @@ def noise_like(task: Task, once: bool, steps: int, sizes: Sizes) -> UnitNoise:
 
 
 @lru_cache(maxsize=64)
-def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool = False) -> Rounds:
-    """One party's side. Cached, so that equal settings are the same functions and compile once."""
-    noisy_sum = partial(_noisy_sum, problem, masked)
+def functions(problem: Problem, once: bool, sizes: Sizes, how: How, exact: bool = False) -> Rounds:
+    """One party's side. Cached, so that equal settings are the same functions and compile once.
+
+    `exact`: messages are whole numbers, so that sums of them are exact.
+    """
+    noisy_sum = partial(_noisy_sum, problem, exact)
     walk = _descending(problem) if how == "descent" else _averaging(problem, how)
 
     def init(params: PyTree, ctx: Context) -> State:
@@ -115,7 +118,7 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
         return walk.model(done)
 
     def emit(state: State, batch: Batch, noise: UnitNoise, ctx: Context) -> tuple[PyTree, PyTree]:
-        if masked:
+        if exact:
             return noisy_sum(walk.query(state.public, ctx.step), batch, noise.gradient, ctx), ()
         size = _released_size(state, batch, noise, ctx) if sizes == "noisy" else ctx.size
         if once:
@@ -131,7 +134,7 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
 
     def absorb(public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
         del own
-        mixed = _as_mean(mixed, sizes, masked, ctx)
+        mixed = _as_mean(mixed, sizes, exact, ctx)
         if once:
             return walk.hold(public, mixed), ()
         return walk.advance(public, mixed, ctx.step, ctx.numbers), ()
@@ -141,12 +144,12 @@ def functions(problem: Problem, once: bool, sizes: Sizes, how: How, masked: bool
 
 
 def _noisy_sum(
-    problem: Problem, masked: bool, params: PyTree, batch: Batch, unit: PyTree, ctx: Context
+    problem: Problem, exact: bool, params: PyTree, batch: Batch, unit: PyTree, ctx: Context
 ) -> PyTree:
     # One record moves this sum by at most clip_norm (2 clip_norm when replaced), since each record's gradient
     # is clipped; the noise is added to the sum itself, before any division.
     total = clipped_sum(problem, params, batch, ctx.clip_norm)
-    if masked:
+    if exact:
         return whole(total, unit, ctx.noise_scale, ctx.numbers.lattice)
     return noised(total, unit, ctx.noise_scale)
 
@@ -157,11 +160,11 @@ def _released_size(state: State, batch: Batch, noise: UnitNoise, ctx: Context) -
     return jnp.where(ctx.turn == 0, jnp.maximum(fresh, 1.0), state.private)
 
 
-def _as_mean(mixed: PyTree, sizes: Sizes, masked: bool, ctx: Context) -> PyTree:
+def _as_mean(mixed: PyTree, sizes: Sizes, exact: bool, ctx: Context) -> PyTree:
     """What the owners' messages came to, as a mean over their records."""
     if sizes == "noisy":
         mixed = _scaled(mixed.value, 1.0 / jnp.maximum(mixed.size, 1.0))
-    if masked:  # whole numbers, added exactly; weights and division are in the cell
+    if exact:  # whole numbers, added exactly; weights and division are in the cell
         mixed = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * ctx.numbers.cell, mixed)
     return mixed
 
@@ -246,9 +249,14 @@ def how_for(task: Task) -> How:
 def assemble(task: Task, design: Design, plan: ReleasePlan, claim: Claim) -> Program:
     """The program of a finished design and plan."""
     start = design.steps // 2 if design.averaged else design.steps
-    masked = plan.masked
+    public = design.sizes == "public" and not design.once
+    if (
+        task.problem.careful and public and plan.quorum and plan.masked is None
+    ):  # real owners, a trusted aggregator
+        plan = in_whole_numbers(plan, design.per_record(task))
+    exact = plan.lattice is not None
     return Program(
-        functions=functions(task.problem, design.once, design.sizes, design.how, masked is not None),
+        functions=functions(task.problem, design.once, design.sizes, design.how, exact),
         plan=plan,
         numbers=per_owner(
             task.owners,
@@ -257,14 +265,14 @@ def assemble(task: Task, design: Design, plan: ReleasePlan, claim: Claim) -> Pro
                 pace=design.pace,
                 start=start,  # pyright: ignore[reportArgumentType]
                 size_noise=design.size_noise,  # pyright: ignore[reportArgumentType]
-                lattice=0.0 if masked is None else masked.lattice,  # pyright: ignore[reportArgumentType]
-                cell=0.0 if masked is None else cell_of(plan, design.weights),  # pyright: ignore[reportArgumentType]
+                lattice=np.array(plan.lattice) if exact else 0.0,  # pyright: ignore[reportArgumentType]
+                cell=cell_of(plan, design.weights) if exact else 0.0,  # pyright: ignore[reportArgumentType]
             ),
         ),
         params=task.params,
         schedule=1 if design.once else design.steps,
         claim=claim,
-        aggregate=np.ones(task.owners) if design.sizes == "noisy" or masked else design.weights,
+        aggregate=np.ones(task.owners) if design.sizes == "noisy" or exact else design.weights,
     )
 
 

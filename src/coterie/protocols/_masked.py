@@ -1,8 +1,9 @@
-"""Sums under masks: how the noise that the sum needs is shared, who weighs how much, and on which lattice it is added.
+"""Sums of whole numbers, under masks: how the noise that a sum needs is shared, who weighs how much, on which lattice.
 
 Each owner's message is whole numbers, k_i = round(a_i Σ g / q) + η_i on a lattice with cells of q that all have in
 common (a_i = w_i / n_i), under masks that cancel when all messages of a sum are added. So only the sum is seen, and
 every owner's part of the noise protects everybody. `accounting.exposure` says how far that goes against colluders.
+An aggregator that is trusted is sent the same numbers without masks (`in_whole_numbers`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def masks(
     if degree is None:
         degree = 0 if owners <= _FEW else 2 * math.ceil((colluding + 1) / 2) + 6
     _shared.check_degree(degree, colluding, owners - absent)
-    masked = Masked(bits=FINEST, colluding=colluding, absent=absent, spare=0, degree=degree)
+    masked = Masked(colluding=colluding, absent=absent, spare=0, degree=degree)
     graph(masked, owners)
     return masked
 
@@ -124,32 +125,47 @@ def spares(rounds: int, spare: int | None) -> int:
 def finished(plan: ReleasePlan, masked: Masked, rounds: int) -> ReleasePlan:
     """The plan of shared noise with its lattice, its quorum, and the view that its certificate is for."""
     owners = len(plan.sizes)
-    chosen = replace(masked, bits=_bits(plan), spare=plan.releases[0] - rounds)
-    return replace(plan, masked=chosen, quorum=owners - masked.absent, view=_seen(masked.colluding))
+    chosen, lattice = replace(masked, spare=plan.releases[0] - rounds), (_finest(plan),) * owners
+    return replace(
+        plan, masked=chosen, lattice=lattice, quorum=owners - masked.absent, view=_seen(masked.colluding)
+    )
 
 
-def _bits(plan: ReleasePlan) -> int:
+def in_whole_numbers(plan: ReleasePlan, per_record: np.ndarray) -> ReleasePlan:
+    """The plan with messages that a trusted aggregator can add up exactly; `per_record` as in `shared`.
+
+    Guarantee: all that is told of a sum follows from the sum that is charged. A sum of real numbers is rounded by what
+    each owner sent, so that its last bits tell of single messages, with less noise (`test_last_bits_of_a_sum`).
+    """
+    noise = (
+        np.array(plan.noise_multiplier) * per_record
+    )  # of each in the sum, where a cell is the same for all
+    return replace(plan, lattice=tuple((_finest(plan) * noise / noise.max()).tolist()))
+
+
+def _finest(plan: ReleasePlan) -> float:
+    """Cells to a unit of the noise of whoever has most of it: as many as keep sums small enough."""
     bits = min(FINEST, math.floor(math.log2(_MOST / largest_sum(plan))))
     if bits < COARSEST:
         raise InputError(
             f"epsilon: so little noise on so many records that sums leave 2^31 at 2^{COARSEST} cells a unit of noise. "
             "Allow a smaller epsilon, or use view=untrusted."
         )
-    return bits
+    return 2.0**bits
 
 
 def cell_of(plan: ReleasePlan, weights: np.ndarray) -> float:
-    """What one cell of the sum is worth in the weighted mean: the same for everybody's message, as shares are even."""
-    assert plan.masked is not None
+    """What one cell of the sum is worth in the weighted mean: the same for everybody's message."""
+    assert plan.lattice is not None
     first = weights[0] / plan.sampler.expected(plan.sizes[0])
-    return float(first * plan.noise_multiplier[0] * plan.clip_norm / plan.masked.lattice)
+    return float(first * plan.noise_multiplier[0] * plan.clip_norm / plan.lattice[0])
 
 
 def _seen(colluding: int) -> str:
     if not colluding:
         return "masked messages, of which sums alone can be seen"
-    others = "one other owner" if colluding == 1 else f"up to {colluding} other owners"
-    return f"masked messages, of which sums alone can be seen; whoever adds up and {others} may collude"
+    who = "one other owner" if colluding == 1 else f"up to {colluding} other owners"
+    return f"masked messages, of which sums alone can be seen; whoever adds up and {who} may collude"
 
 
 def weights(task: Task, exposed: float) -> np.ndarray:
@@ -170,10 +186,10 @@ def filled(sizes: Sequence[int], needed: np.ndarray, dimension: int, exposed: fl
     `needed` is z, the noise over clip_norm that a budget asks for at once.
     """
     counts, caps = np.array(sizes, float), np.array(sizes) / needed
-    many = len(counts) * exposed
+    exposed_together = len(counts) * exposed
 
     def cost(cap: float) -> float:
-        return float(np.sum(_level(counts, cap * caps) ** 2 / counts)) + dimension * cap**2 * many
+        return float(np.sum(_level(counts, cap * caps) ** 2 / counts)) + dimension * cap**2 * exposed_together
 
     low, high = 1 / caps.sum(), float(np.max(counts / caps)) / counts.sum()
     if high <= low * (1 + _ROUNDING):  # one budget for all

@@ -32,8 +32,8 @@ def checked(build: Callable[[Task], Program], task: Task) -> Program:
     program = build(task)
     if program.plan.relation.sizes_are_public or program.plan.flaw:
         return program
-    for other in _neighbouring(task):
-        if names := _differences(program, build, other):
+    for neighbour in _neighbouring(task):
+        if names := _differences(program, build, neighbour):
             return program._replace(plan=replace(program.plan, flaw=_reason(program.plan.relation, names)))
     return program
 
@@ -60,29 +60,29 @@ def _neighbouring(task: Task) -> Iterator[Task]:
 def _differences(program: Program, build: Callable[[Task], Program], task: Task) -> list[str]:
     """What is not the same in the program for `task`, by name."""
     try:
-        other = build(task)
+        rebuilt = build(task)
     except InputError:
         return ["whether it can run at all"]
     names = [
         name
         for name in (field.name for field in fields(program.plan) if field.name not in _OWN)
-        if not _same(getattr(program.plan, name), getattr(other.plan, name))
+        if not _same(getattr(program.plan, name), getattr(rebuilt.plan, name))
     ]
     return names + [
         name
         for name in program._fields
-        if name not in ("plan", "claim") and not _same(getattr(program, name), getattr(other, name))
+        if name not in ("plan", "claim") and not _same(getattr(program, name), getattr(rebuilt, name))
     ]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Equal trees of equal numbers; events by their text, which has all their numbers."""
-    ours, shape = jax.tree.flatten(one)
-    theirs, other_shape = jax.tree.flatten(other)
+    ours, shape = jax.tree.flatten(left)
+    theirs, other_shape = jax.tree.flatten(right)
     return shape == other_shape and all(map(_equal, ours, theirs))
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray | jax.Array):
-        return np.array_equal(np.asarray(one), np.asarray(other))
-    return one is other or one == other or repr(one) == repr(other)
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, np.ndarray | jax.Array):
+        return np.array_equal(np.asarray(left), np.asarray(right))
+    return left is right or left == right or repr(left) == repr(right)

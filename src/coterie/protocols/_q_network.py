@@ -95,7 +95,7 @@ def decide(agent: Agent, state: Array, loss: Array, explore: Array, key: Array) 
 
 
 def exploration(turn: Array, anneal: Array) -> Array:
-    """From 1 at the owner's first choice down to EXPLORE_LEAST at its `anneal`-th, then constant."""
+    """The exploration rate: 1 at the owner's first choice, down to EXPLORE_LEAST at its `anneal`-th, then constant."""
     return jnp.maximum(EXPLORE_LEAST, 1.0 - (1.0 - EXPLORE_LEAST) * turn.astype(jnp.float32) / anneal)
 
 
@@ -103,7 +103,7 @@ def _remember(agent: Agent, state: Array) -> Transitions:
     """The last choice and where it led, in the oldest row; nothing before the second choice."""
     row = (agent.choices - 1) % REMEMBERED
     new = Transitions(agent.state, agent.action, agent.reward, state)
-    stored = jax.tree.map(lambda rows, one: rows.at[row].set(one), agent.memory, new)
+    stored = jax.tree.map(lambda rows, newest: rows.at[row].set(newest), agent.memory, new)
     return _select(agent.choices > 0, stored, agent.memory)
 
 

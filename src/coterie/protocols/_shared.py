@@ -32,16 +32,16 @@ _CLOSE = 1e-2  # how near to that the search for the ratio ends, of what is abov
 
 def colluding_of(owners: int, colluding: int | None) -> int:
     """How many other owners may pool what they know: one unless told."""
-    found = _check.count("colluding", 1 if colluding is None else colluding, least=0)
-    if owners - found < 2:
+    count = _check.count("colluding", 1 if colluding is None else colluding, least=0)
+    if owners - count < 2:
         raise InputError(
-            f"colluding={found}: with {owners} owners nobody is left to hide among. Use view=untrusted, or more owners."
+            f"colluding={count}: with {owners} owners nobody is left to hide among. Use view=untrusted, or more owners."
         )
-    return found
+    return count
 
 
 def check_degree(degree: int, colluding: int, members: int) -> None:
-    """0 for all, or more than can collude: neighbours are all that an owner shares noise with."""
+    """InputError unless `degree` is 0 (all) or exceeds the colluders, who could be all of an owner's neighbours."""
     _check.count("degree", degree, least=0)
     if degree and degree <= colluding and degree < members - 1:
         raise InputError(
@@ -67,8 +67,8 @@ def pairs(owners: int, colluding: int | None = None, degree: int | None = None) 
     check_degree(degree or 0, away, owners)
     links = None
     if degree and degree < owners - 1:
-        one, other = np.nonzero(np.triu(circulant(owners, degree)))
-        links = tuple(zip(one.tolist(), other.tolist()))
+        first, second = np.nonzero(np.triu(circulant(owners, degree)))
+        links = tuple(zip(first.tolist(), second.tolist()))
     return Shared(ratio=_ratio(owners, away, degree or 0), colluding=away, links=links)
 
 
@@ -101,5 +101,5 @@ def finished(plan: ReleasePlan, shared: Shared | None) -> ReleasePlan:
 def _seen(colluding: int) -> str:
     if not colluding:
         return "public transcript, with noise that owners share in pairs"
-    others = "one other owner knows" if colluding == 1 else f"up to {colluding} other owners know"
-    return f"public transcript, with noise that owners share in pairs, and all that {others}"
+    who = "one other owner knows" if colluding == 1 else f"up to {colluding} other owners know"
+    return f"public transcript, with noise that owners share in pairs, and all that {who}"

@@ -210,7 +210,7 @@ def _functions(problem: Problem, learner: str, clip: str, noise: Noise) -> Visit
 
 
 def _copies(problem: Problem) -> tuple[Callable, ...]:
-    """Algorithm 1."""
+    """The learner of Algorithm 1."""
 
     def start(params: PyTree, numbers: Numbers) -> Copies:
         return Copies(params, _for_each(params, numbers))
@@ -316,7 +316,7 @@ def _caps(task: Task, settings: Settings, default: int) -> tuple[int, ...]:
         raise InputError(
             f"cap has {len(caps)} entries for {task.owners} owners: give one for all, or one each."
         )
-    return tuple(min(_check.count("cap", one), settings.ticks) for one in caps)
+    return tuple(min(_check.count("cap", owner_cap), settings.ticks) for owner_cap in caps)
 
 
 def _pace(task: Task, settings: Settings, plan: ReleasePlan, learner: str) -> float:

@@ -47,6 +47,6 @@ def alone(task: Task, private: bool = True) -> Program:
     )
     place = {kind: at for at, kind in enumerate(tuned)}
     which = np.array([place[kind] for kind in kinds])
-    rows = [one.numbers for one in tuned.values()]
+    rows = [program.numbers for program in tuned.values()]
     numbers = jax.tree.map(lambda *every: jnp.concatenate(every)[which], *rows)
     return first._replace(plan=plan, numbers=numbers)

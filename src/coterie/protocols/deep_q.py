@@ -197,12 +197,12 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
             problem, private.local, mean_gradient(private.local), 2.0 * step, walk.domain
         )
         went = _by_column(choice, shown) == q.GLOBAL
-        kept = Private(
+        after = Private(
             local=jnp.where(went, released, stayed),
             widest=jnp.where(choice == q.GLOBAL, 0.0, widest),
             agents=agents,
         )
-        return Message(choice, jnp.where(went, released, 0.0), loss), kept
+        return Message(choice, jnp.where(went, released, 0.0), loss), after
 
     def settle(register: Register, message: Message, ctx: Context) -> tuple[Register, PyTree]:
         went = _by_column(message.choice, register.w) == q.GLOBAL
@@ -239,8 +239,8 @@ def _losses(problem: Problem, w: Array, batch: Batch) -> Array:
     """(rows, models): what each record costs each separately trained model; of a unit, its records' mean."""
     if batch.within is not None:
         rows = gathering.as_records(batch._replace(mask=jnp.ones_like(batch.mask)), problem.mean)
-        each = gathering.weighed(_losses(problem, w, rows), rows.mask)
-        return jnp.sum(each.reshape(*batch.y.shape, -1), axis=1)
+        weighed = gathering.weighed(_losses(problem, w, rows), rows.mask)
+        return jnp.sum(weighed.reshape(*batch.y.shape, -1), axis=1)
     scores = problem.model.scores(w, batch.x)
     if wor_sgd.models_in(problem) == 1:
         return problem.loss.value(scores, batch.y)[:, None]
@@ -296,7 +296,7 @@ def _check_linear(task: Task) -> None:
 
 
 def _largest_step(task: Task) -> float:
-    """1/(2μ): up to here Lemma 5 holds."""
+    """The largest step for which Lemma 5 holds, 1/(2μ)."""
     loss = task.problem.loss.smoothness * wor_sgd.feature_norm(task) ** 2
     return 0.5 / (loss + task.problem.penalty.smoothness)
 

@@ -106,7 +106,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
             Numbers(
                 weight=share / sampled,
                 pace=pace,
-                lattice=0.0 if shared is None else shared.lattice,
+                lattice=0.0 if plan.lattice is None else np.array(plan.lattice),
                 cell=0.0 if shared is None else _masked.cell_of(plan, share / task.owners),
             ),
         ),
@@ -247,7 +247,7 @@ def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
 
 
 def _variance(task: Task, plan: ReleasePlan, settings: Settings) -> float:
-    """Of the noise in the owners' weighted mean of one round's releases, over all coordinates."""
+    """The variance of the noise in the owners' weighted mean of one round's releases, over all coordinates."""
     batch = np.array([plan.sampler.expected(size) for size in task.sizes])
     share = _shares(task, plan, settings)
     return task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))

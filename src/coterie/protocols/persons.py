@@ -34,17 +34,17 @@ def held(build: Callable[[Task], Program], task: Task) -> Program:
     epsilon, best = min(task.epsilon), None
     factor = math.sqrt(task.owners_per_person) * (1 + _ROUNDING)
     for _ in range(_TRIES):
-        each = max(epsilon_of(factor * noise_for(epsilon, task.delta), task.delta), _ROUNDING)
-        program = build(replace(task, epsilon=(each,) * task.owners, owners_per_person=1))
-        found = person_of(program.plan, task.delta, task.owners_per_person).epsilon
-        if math.isinf(found):
+        own_epsilon = max(epsilon_of(factor * noise_for(epsilon, task.delta), task.delta), _ROUNDING)
+        program = build(replace(task, epsilon=(own_epsilon,) * task.owners, owners_per_person=1))
+        cost = person_of(program.plan, task.delta, task.owners_per_person).epsilon
+        if math.isinf(cost):
             return program
-        if found <= epsilon:
+        if cost <= epsilon:
             best = program
-            if found >= epsilon * (1 - _CLOSE):
+            if cost >= epsilon * (1 - _CLOSE):
                 return program
         # What the run costs is one Gaussian of this noise: to cost the budget it has to be so many times as large.
-        nearer = noise_for(epsilon, task.delta) / noise_for(found, task.delta)
+        nearer = noise_for(epsilon, task.delta) / noise_for(cost, task.delta)
         factor *= nearer * (1 + (_ROUNDING if best is None else _CLOSE / 10))
     if best is None:
         raise BudgetError(

@@ -221,7 +221,7 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
 
 
 def _threshold(policy: Policy, log_threshold: PyTree, w: Array, numbers: Numbers) -> Array:
-    """Where gradients are clipped, in units of the plan's clip norm."""
+    """The norm at which gradients are clipped, in units of the plan's clip norm."""
     if policy == "tracked":
         # Within these ends whatever weight and logarithm neighbours claim: beyond them float32 loses either the
         # noise or the clipped gradients, and with them the ratio that is charged.

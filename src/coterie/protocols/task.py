@@ -152,7 +152,7 @@ def calibrated(plan: ReleasePlan, task: Task) -> ReleasePlan:
     everyone = list(zip(plan.sizes, plan.releases, task.epsilon, plan.extra or (None,) * task.owners))
     for who in set(everyone):
         size, releases, epsilon, extra = who
-        one = replace(
+        owner_plan = replace(
             plan,
             sizes=(size,),
             releases=(releases,),
@@ -160,7 +160,7 @@ def calibrated(plan: ReleasePlan, task: Task) -> ReleasePlan:
             extra=None if extra is None else (extra,),
         )
         multipliers[who] = accounting.calibrate(
-            lambda z, one=one: replace(one, noise_multiplier=(z,)).event(0),
+            lambda z, owner_plan=owner_plan: replace(owner_plan, noise_multiplier=(z,)).event(0),
             epsilon=epsilon,
             delta=task.delta,
             relation=plan.relation,

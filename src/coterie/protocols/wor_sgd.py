@@ -278,14 +278,14 @@ def claim(task: Task, plan: ReleasePlan, source: str, note: str = "", passes: in
     if plan.noise.spread == 0:
         epsilon, notes = None, ["no noise: the theorem does not speak of it"]
     else:
-        each = (
+        per_pass = (
             classical(task.delta / passes)
             * 2
             * published_bound(task)
             / (min(plan.noise_multiplier) * task.clip_norm)
         )
-        epsilon, notes = passes * each, [note] if note else []
-        if each >= 1:
+        epsilon, notes = passes * per_pass, [note] if note else []
+        if per_pass >= 1:
             notes.append("outside the theorem's range ε < 1")
         if models_in(task.problem) > 1:
             notes.append(f"for one of {models_in(task.problem)} binary models that are all released")

@@ -63,7 +63,7 @@ def check_protocol(build: Build, settings: Any, *, world: World | None = None, s
     shift = check_sensitivity(build, settings, task, program, records, seed)
     check_tracing(program, records)
     trace = check_purity(program, records, mixer, seed)
-    compiled = check_compilations(build, settings, task, program, records, mixer, seed)
+    compiled = check_compilations(build, settings, task, program, records, seed)
     check_first_words(program, records, mixer, seed)
     leaks.hunt(program, records, with_other_record(records, 0), mixer, trace.messages, seed)
     return Measured(epsilon, shift.allowed, shift.measured, compiled)
@@ -71,22 +71,22 @@ def check_protocol(build: Build, settings: Any, *, world: World | None = None, s
 
 def check_charges(task: Task, program: Program) -> tuple[float, ...]:
     """The plan certifies within each owner's budget, and what a ledger is charged costs what the plan says."""
-    plan, found = program.plan, certificates_of(program.plan, task.delta)
-    for owner, (one, budget) in enumerate(zip(found, task.epsilon)):
-        if not 0 < one.epsilon <= budget:
-            why = f" ({one.reason})" if one.reason else ""
+    plan, certificates = program.plan, certificates_of(program.plan, task.delta)
+    for owner, (stated, budget) in enumerate(zip(certificates, task.epsilon)):
+        if not 0 < stated.epsilon <= budget:
+            why = f" ({stated.reason})" if stated.reason else ""
             raise ContractError(
-                f"charge: the plan certifies ε = {one.epsilon:.4g} for owner {owner}{why}; allowed: its budget "
+                f"charge: the plan certifies ε = {stated.epsilon:.4g} for owner {owner}{why}; allowed: its budget "
                 f"{budget:g}. Calibrate the plan with coterie.protocols.task.calibrated."
             )
         event, size = _composed(program, owner), plan.sizes[owner]
         ledger = certify(event, delta=task.delta, relation=plan.relation, size=size)
-        if abs(ledger.epsilon - one.epsilon) > _TOLERANCE * one.epsilon:
+        if abs(ledger.epsilon - stated.epsilon) > _TOLERANCE * stated.epsilon:
             raise ContractError(
                 f"charge: a ledger charges owner {owner} ε = {ledger.epsilon:.6g} for its messages; allowed: the "
-                f"plan's {one.epsilon:.6g}. State in the plan as many releases as the schedule has messages."
+                f"plan's {stated.epsilon:.6g}. State in the plan as many releases as the schedule has messages."
             )
-    return tuple(one.epsilon for one in found)
+    return tuple(certificate.epsilon for certificate in certificates)
 
 
 def _composed(program: Program, owner: int) -> Any:
@@ -110,13 +110,13 @@ def check_sensitivity(
     if not program.plan.relation.sizes_are_public:
         fewer = replace(task, sizes=(task.sizes[0] - 1, *task.sizes[1:]))
         smaller = build(fewer, settings, "certified")
-    found = sensitivity.measure(program, records, smaller, seed)
-    if found.measured > found.allowed * (1 + SLACK):
+    shift = sensitivity.measure(program, records, smaller, seed)
+    if shift.measured > shift.allowed * (1 + SLACK):
         raise ContractError(
-            f"sensitivity: one record moves a message as if its noise were shifted by {found.measured:.4g} of its "
-            f"scale; allowed: {found.allowed:.4g}. Clip to ctx.clip_norm and scale the noise by ctx.noise_scale."
+            f"sensitivity: one record moves a message as if its noise were shifted by {shift.measured:.4g} of its "
+            f"scale; allowed: {shift.allowed:.4g}. Clip to ctx.clip_norm and scale the noise by ctx.noise_scale."
         )
-    return found
+    return shift
 
 
 def check_tracing(program: Program, records: Shards) -> None:
@@ -134,15 +134,15 @@ def _traced(program: Program, records: Shards) -> str:
     noise = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), program.plan.noise_like)
     batch = everything(jax.tree.map(lambda leaf: leaf[0], records))
 
-    def said() -> Any:
+    def emitted() -> Any:
         if isinstance(functions, Rounds):
             return functions.emit(functions.init(program.params, ctx), batch, noise, ctx)
         query = functions.ask(functions.open(program.params, program.numbers), ctx)
         return functions.emit(functions.init(program.params, ctx), query, batch, noise, ctx)
 
-    made = jax.make_jaxpr(said)()
-    consts = [np.asarray(one).tolist() for one in made.consts if _is_plain(one)]
-    return re.sub(r"0x[0-9a-f]+", "", str(made)) + repr(consts)
+    computation = jax.make_jaxpr(emitted)()
+    consts = [np.asarray(constant).tolist() for constant in computation.consts if _is_plain(constant)]
+    return re.sub(r"0x[0-9a-f]+", "", str(computation)) + repr(consts)
 
 
 def _is_plain(value: Any) -> bool:
@@ -174,14 +174,14 @@ def check_purity(program: Program, records: Shards, mixer: Mixer, seed: int) -> 
 
 
 def check_compilations(
-    build: Build, settings: Any, task: Task, program: Program, records: Shards, mixer: Mixer, seed: int
+    build: Build, settings: Any, task: Task, program: Program, records: Shards, seed: int
 ) -> int:
     """A new seed, budget and data set of the same shape compile nothing."""
     again = _with_other_budget(build, settings, task, program)
-    simulate(program, records, mixer, seed=seed, transcript=True)
+    simulate(program, records, mixer_of(task, program), seed=seed, transcript=True)
     before = compilations()
-    other = with_other_record(records, 0)
-    simulate(again, other, mixer_of(task, again), seed=seed + 1, transcript=True)
+    changed = with_other_record(records, 0)
+    simulate(again, changed, mixer_of(task, again), seed=seed + 1, transcript=True)
     compiled = compilations() - before
     if compiled:
         raise ContractError(
@@ -207,13 +207,13 @@ def _with_other_budget(build: Build, settings: Any, task: Task, program: Program
 
 
 def check_first_words(program: Program, records: Shards, mixer: Mixer, seed: int) -> None:
-    """What owners say before they have heard anything of one of them does not depend on that one's records."""
+    """What others say before an owner is first heard does not depend on that owner's records."""
     owner, heard = _last_to_speak(program)
-    one, two = (
+    honest, changed = (
         simulate(program, held, mixer, seed=seed, transcript=True).messages
         for held in (records, with_other_record(records, owner))
     )
-    if places := differing(heard(one), heard(two)):
+    if places := differing(heard(honest), heard(changed)):
         raise ContractError(
             f"first words: with a record of owner {owner} changed, others' messages{places[0]} differ before anything "
             "of it was heard; allowed: no difference. Let `emit` read its own batch alone."
@@ -221,7 +221,7 @@ def check_first_words(program: Program, records: Shards, mixer: Mixer, seed: int
 
 
 def _last_to_speak(program: Program) -> tuple[int, Callable]:
-    """An owner, and what others say of a run before it has spoken: never nothing."""
+    """An owner, and a function for what others say in a run before it speaks: never nothing."""
     owners = len(program.plan.sizes)
     if isinstance(program.functions, Rounds):
         if owners == 1:

@@ -53,14 +53,14 @@ def hunt(
 ) -> None:
     """Fails where a run says anything of the changed record beside its messages: in its trace, logs or output."""
     replayed = Replay(messages)(program)
-    said = []
+    runs = []
     for held in (records, changed):
         with overheard() as words:
             trace = simulate(replayed, held, mixer, seed=seed)
             jax.effects_barrier()
-        said.append((trace, words))
-    (one, heard), (other, heard_again) = said
-    places = [f"trace{place}" for place in differing(one, other)]
+        runs.append((trace, words))
+    (first, heard), (second, heard_again) = runs
+    places = [f"trace{place}" for place in differing(first, second)]
     if heard != heard_again:
         places.append("logs, warnings or output")
     if places:
@@ -90,7 +90,7 @@ def overheard() -> Iterator[list[str]]:
             contextlib.redirect_stderr(printed),
         ):
             yield lines
-        lines += [str(one.message) for one in warned] + printed.getvalue().splitlines()
+        lines += [str(warning.message) for warning in warned] + printed.getvalue().splitlines()
     finally:
         logging.getLogger().removeHandler(handler)
         ours.setLevel(level)

@@ -39,8 +39,8 @@ class Shift(NamedTuple):
 class _Pair(NamedTuple):
     """An owner's batches at its first turns in two worlds, and in how many of them the record is that differs."""
 
-    one: tuple[Batch, ...]
-    other: tuple[Batch, ...]
+    first: tuple[Batch, ...]
+    second: tuple[Batch, ...]
     times: int
 
 
@@ -56,10 +56,10 @@ def measure(program: Program, records: Shards, smaller: Program | None, seed: in
         pair = _pair(program, records, turns, rng, _SCALES[trial % len(_SCALES)], (True, smaller is None))
         far = _AWAY[trial % len(_AWAY)]
         away = jax.tree.map(lambda leaf, far=far: leaf + _normal(rng, far, leaf), program.params)
-        found = _shift(speaker, program, smaller, pair, away, int(rng.integers(2**31)))
+        shift = _shift(speaker, program, smaller, pair, away, int(rng.integers(2**31)))
         allowed = charged(program, pair.times)
-        if found / allowed > worst.measured / worst.allowed:
-            worst = Shift(allowed, found)
+        if shift / allowed > worst.measured / worst.allowed:
+            worst = Shift(allowed, shift)
     masked = _pair(program, records, turns, rng, 1.0, (False, False))
     if _shift(speaker, program, None, masked, program.params, seed) > SLACK * worst.allowed:
         raise ContractError(
@@ -76,8 +76,10 @@ def charged(program: Program, times: int) -> float:
     """
     plan = program.plan
     step, norm = plan.relation.reach, plan.noise.norm
-    others = bool(plan.quorum) or plan.shared is not None  # whose noise no message of this owner has alone
-    faced = plan.noise_multiplier if others or plan.charged is None else plan.charged
+    with_others = (
+        bool(plan.quorum) or plan.shared is not None
+    )  # whose noise no message of this owner has alone
+    faced = plan.noise_multiplier if with_others or plan.charged is None else plan.charged
     releases = times * plan.releases[OWNER] / messages_of(program, OWNER)
     total = releases * (step / faced[OWNER]) ** norm
     if plan.extra is not None:
@@ -124,28 +126,28 @@ def _pair(
     x, y = records.of(OWNER)
     drawn = [_drawn(plan, len(y), turn, rng) for turn in range(turns)]
     row = int(drawn[0][0][np.argmax(drawn[0][1] > 0)])
-    one, other = (x.copy(), y.copy()), (x.copy(), y.copy())
+    first, second = (x.copy(), y.copy()), (x.copy(), y.copy())
     flipped = bool(rng.integers(2))
     with np.errstate(invalid="ignore"):
-        one[0][row] = x[row] * (scale if math.isfinite(scale) else 1.0)
-        other[0][row] = x[row] * (scale if flipped else -scale)
+        first[0][row] = x[row] * (scale if math.isfinite(scale) else 1.0)
+        second[0][row] = x[row] * (scale if flipped else -scale)
     if flipped:
-        other[1][row] = _mislabelled(y[row])
+        second[1][row] = _mislabelled(y[row])
     times = sum(bool(np.any((positions == row) & (mask > 0))) for positions, mask in drawn)
 
-    return _Pair(_batches(one, drawn, row, there[0]), _batches(other, drawn, row, there[1]), times)
+    return _Pair(_batches(first, drawn, row, there[0]), _batches(second, drawn, row, there[1]), times)
 
 
 def _batches(
     held: tuple[np.ndarray, ...], drawn: list[tuple[np.ndarray, np.ndarray]], row: int, there: bool
 ) -> tuple[Batch, ...]:
     """What was drawn of an owner's records at each turn, with the row in the masks or not."""
-    found = []
+    batches = []
     for at, mask in drawn:
-        x, y, *within = (jnp.asarray(each[at]) for each in held)
-        kept = np.where(at == row, mask if there else 0.0, mask)
-        found.append(Batch(x, y, jnp.asarray(kept, jnp.float32), *within))
-    return tuple(found)
+        x, y, *within = (jnp.asarray(part[at]) for part in held)
+        present = np.where(at == row, mask if there else 0.0, mask)
+        batches.append(Batch(x, y, jnp.asarray(present, jnp.float32), *within))
+    return tuple(batches)
 
 
 def _pair_of_units(
@@ -165,21 +167,21 @@ def _pair_of_units(
     drawn = [_drawn(program.plan, len(y), turn, rng) for turn in range(turns)]
     row = int(drawn[0][0][np.argmax(drawn[0][1] > 0)])
     most, far = y.shape[1], scale if math.isfinite(scale) else 1e6
-    alone, many = (tuple(each.copy() for each in (x, y, within)) for _ in range(2))
+    alone, crowd = (tuple(column.copy() for column in (x, y, within)) for _ in range(2))
     alone[0][row], alone[1][row], alone[2][row] = far * x[row, :1], y[row, :1], 1
-    many[0][row], many[1][row], many[2][row] = far * x[row, :1], y[row, :1], most
+    crowd[0][row], crowd[1][row], crowd[2][row] = far * x[row, :1], y[row, :1], most
     way = rng.integers(4)
     if way == 1:
-        many[0][row] *= -1
+        crowd[0][row] *= -1
     if way == 2:
-        many[1][row] = _mislabelled(y[row, 0])
+        crowd[1][row] = _mislabelled(y[row, 0])
     if way == 3:
-        many[0][row, 1::2] *= -1
+        crowd[0][row, 1::2] *= -1
     if not math.isfinite(scale):
-        many[0][row, -1] = np.inf
+        crowd[0][row, -1] = np.inf
     times = sum(bool(np.any((positions == row) & (mask > 0))) for positions, mask in drawn)
-    one, other = (alone, many) if rng.integers(2) or not there[1] else (many, alone)
-    return _Pair(_batches(one, drawn, row, there[0]), _batches(other, drawn, row, there[1]), times)
+    first, second = (alone, crowd) if rng.integers(2) or not there[1] else (crowd, alone)
+    return _Pair(_batches(first, drawn, row, there[0]), _batches(second, drawn, row, there[1]), times)
 
 
 def _mislabelled(label: np.generic) -> float:
@@ -217,17 +219,17 @@ def _speaker(program: Program, turns: int) -> _Speaker:
         unit: Array, params: PyTree, numbers: PyTree, contexts: list, batches: tuple, publics: Any
     ) -> tuple:
         public, private = _start(functions, params, numbers, contexts[0])
-        said, reached = [], []
+        messages, reached = [], []
         for turn, (ctx, batch, noise) in enumerate(zip(contexts, batches, unravel(unit))):
-            message, private = _said(functions, public, private, batch, noise, ctx)
-            said.append(_flat(message))
+            message, private = _emitted(functions, public, private, batch, noise, ctx)
+            messages.append(_flat(message))
             public = _after(functions, public, message, ctx) if publics is None else publics[turn]
             reached.append(public)
-        return jnp.concatenate(said), tuple(reached)
+        return jnp.concatenate(messages), tuple(reached)
 
     def moved(unit: Array, *given: Any) -> Array:
         """Whole numbers have no derivatives: what one unit of each noise adds to them."""
-        whole = [says(unit + one, *given)[0] for one in jnp.eye(len(unit))]
+        whole = [says(unit + axis, *given)[0] for axis in jnp.eye(len(unit))]
         return jnp.stack(whole, axis=1) - says(unit, *given)[0][:, None]
 
     through = moved if program.plan.masked else jax.jacfwd(lambda *given: says(*given)[0])
@@ -242,7 +244,7 @@ def _start(
     return functions.open(params, numbers), functions.init(params, ctx)
 
 
-def _said(
+def _emitted(
     functions: Rounds | Visits, public: PyTree, private: PyTree, batch: Batch, unit: PyTree, ctx: Context
 ) -> tuple:
     if isinstance(functions, Rounds):
@@ -251,7 +253,7 @@ def _said(
 
 
 def _after(functions: Rounds | Visits, public: PyTree, message: PyTree, ctx: Context) -> PyTree:
-    """Where everyone says the same: mixing leaves it as it is."""
+    """The public state after everyone says the same: mixing leaves it as it is."""
     if isinstance(functions, Rounds):
         return functions.absorb(public, message, message, ctx)[0]
     return functions.settle(public, message, ctx)[0]
@@ -261,7 +263,7 @@ def _shift(
     speaker: _Speaker, program: Program, smaller: Program | None, pair: _Pair, params: PyTree, seed: int
 ) -> float:
     """How far noise must move to turn one world's messages into the other's."""
-    turns = len(pair.one)
+    turns = len(pair.first)
     zero = jnp.zeros(turns * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(program.plan.noise_like)))
 
     def given(of: Program, batches: tuple) -> tuple:
@@ -270,18 +272,18 @@ def _shift(
         return zero, params, of.numbers, contexts, batches
 
     lesser = smaller or program
-    other = speaker if lesser.functions == program.functions else _speaker(lesser, turns)
-    said, publics = speaker.says(*given(program, pair.one), None)
-    told, _ = other.says(*given(lesser, pair.other), publics)
-    change = np.asarray(told, np.float64) - np.asarray(said, np.float64)
+    other_speaker = speaker if lesser.functions == program.functions else _speaker(lesser, turns)
+    messages, publics = speaker.says(*given(program, pair.first), None)
+    other_messages, _ = other_speaker.says(*given(lesser, pair.second), publics)
+    change = np.asarray(other_messages, np.float64) - np.asarray(messages, np.float64)
     if not np.all(np.isfinite(change)):
         raise ContractError(
             "sensitivity: a record that is far away or not finite makes a message that is not finite, and so shows. "
             "Clip with coterie.problems.problem.clipped_sum, which leaves such records out."
         )
-    noise = np.asarray(speaker.through(*given(program, pair.one), publics), np.float64)
+    noise = np.asarray(speaker.through(*given(program, pair.first), publics), np.float64)
     if smaller is not None:
-        _check_scale(program, noise, other.through(*given(lesser, pair.other), publics))
+        _check_scale(program, noise, other_speaker.through(*given(lesser, pair.second), publics))
     return _explained(program, noise, change)
 
 

@@ -93,23 +93,23 @@ def with_other_padding(records: Shards) -> Shards:
 def with_other_record(records: Shards, owner: int, row: int = 0) -> Shards:
     """The neighbour in which one record, or every record of one unit, has its features negated and another label."""
     label = records.y[owner, row]
-    other = -label if jnp.issubdtype(label.dtype, jnp.floating) else jnp.where(label > 0, 0, 1)
+    changed = -label if jnp.issubdtype(label.dtype, jnp.floating) else jnp.where(label > 0, 0, 1)
     return records._replace(
         x=records.x.at[owner, row].multiply(-1.0),
-        y=records.y.at[owner, row].set(other.astype(records.y.dtype)),
+        y=records.y.at[owner, row].set(changed.astype(records.y.dtype)),
     )
 
 
 def leaves_of(tree: object) -> list[tuple[str, np.ndarray]]:
     """Every array of a tree with its place in it."""
-    found, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in found]
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in leaves]
 
 
-def differing(one: object, other: object) -> list[str]:
+def differing(left: object, right: object) -> list[str]:
     """Places where two trees of the same shape differ in any bit that counts."""
     return [
         place
-        for (place, first), (_, second) in zip(leaves_of(one), leaves_of(other))
+        for (place, first), (_, second) in zip(leaves_of(left), leaves_of(right))
         if not np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
     ]

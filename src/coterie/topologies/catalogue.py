@@ -81,7 +81,7 @@ def _one_peer_exponential(owners: int) -> Topology:
 def _erdos_renyi(
     owners: int, seed: int, *, probability: float | None = None, period: int = 1, weights: str = "metropolis"
 ) -> Topology:
-    """Without a probability: 2 ln(owners) / owners, twice what connects almost all graphs."""
+    """The default probability is 2 ln(owners) / owners, twice what connects almost all graphs."""
     likely = min(1.0, 2.0 * math.log(max(owners, 3)) / owners)
     draw = partial(graphs.erdos_renyi, owners, likely if probability is None else probability)
     return _drawn("erdos_renyi", draw, period, seed, weights)
@@ -90,7 +90,7 @@ def _erdos_renyi(
 def _random_regular(
     owners: int, seed: int, *, degree: int | None = None, period: int = 1, weights: str = "metropolis"
 ) -> Topology:
-    """Without a degree: 4, or what few owners allow."""
+    """The default degree is 4, or what few owners allow."""
     draw = partial(graphs.random_regular, owners, min(4, owners - 1) if degree is None else degree)
     return _drawn("random_regular", draw, period, seed, weights)
 
@@ -151,16 +151,18 @@ def _builder(name: str, thing: Any) -> Callable[..., Any]:
     return lambda owners: thing
 
 
-def _fitting(name: str, made: Any, owners: int | None) -> Topology:
+def _fitting(name: str, built: Any, owners: int | None) -> Topology:
     """What a builder made, as a topology of that name; for as many owners, where that is known already."""
-    several = made if isinstance(made, (list, tuple)) else [made]
-    if isinstance(made, Topology):
-        topology = made if made.name == name else replace(made, name=name)
-    elif several and all(isinstance(one, graphs.LinkList) or hasattr(one, "is_directed") for one in several):
+    several = built if isinstance(built, (list, tuple)) else [built]
+    if isinstance(built, Topology):
+        topology = built if built.name == name else replace(built, name=name)
+    elif several and all(
+        isinstance(graph, graphs.LinkList) or hasattr(graph, "is_directed") for graph in several
+    ):
         topology = from_graphs(name, several)
     else:
         raise InputError(
-            f"topology={name!r}: is a {type(made).__name__}; must be a networkx graph, a list of them, a Topology, or "
+            f"topology={name!r}: is a {type(built).__name__}; must be a networkx graph, a list of them, a Topology, or "
             "a function (owners) that makes one of these."
         )
     if owners is not None and topology.owners != owners:

@@ -73,7 +73,7 @@ def _neighbours(graph: PaddedNeighbours, owners: int, devices: int) -> PaddedNei
     sources = np.concatenate([sources, np.broadcast_to(made_up, shape)], axis=2)
     weights = np.concatenate([weights, alone], axis=2)
     by_device = sources.reshape(period, widest, devices, mine).transpose(2, 0, 1, 3)
-    crossing = _crossing([[one.ravel() for one in device] for device in by_device], mine)
+    crossing = _crossing([[step.ravel() for step in device] for device in by_device], mine)
     place = np.take_along_axis(crossing.place[:, :, None], by_device.reshape(devices, period, 1, -1), axis=3)
     return PaddedNeighbours(
         place.reshape(by_device.shape),  # type: ignore[arg-type]
@@ -131,14 +131,14 @@ def _crossing(heard: list[list[np.ndarray]], mine: int) -> Crossing:
 
 
 def _sum_of_all(arrays: Array, messages: PyTree, step: Array) -> PyTree:
-    """As `mixing.aggregate`: each device adds its own owners up, then all devices' sums are added."""
+    """The sum of `mixing.aggregate`: each device adds its own owners up, then all devices' sums are added."""
     del step
 
-    def one(leaf: Array) -> Array:
+    def sum_leaf(leaf: Array) -> Array:
         total = jnp.sum(mixing.scaled(arrays, leaf), axis=0, keepdims=True)
         return jnp.broadcast_to(jax.lax.psum(total, AXIS), leaf.shape)
 
-    return jax.tree.map(one, messages)
+    return jax.tree.map(sum_leaf, messages)
 
 
 @cache

@@ -99,7 +99,7 @@ def _leja(points: np.ndarray) -> np.ndarray:
     left, order = list(points), [points[np.argmax(np.abs(points))]]
     left.remove(order[0])
     while left:
-        order.append(max(left, key=lambda one: np.sum(np.log(np.abs(one - np.array(order))))))
+        order.append(max(left, key=lambda point: np.sum(np.log(np.abs(point - np.array(order))))))
         left.remove(order[-1])
     return np.array(order)
 

@@ -39,11 +39,11 @@ class LinkList:
 
 def _plain(owners: int, links: Iterable[tuple[int, int]], directed: bool = False) -> LinkList:
     """Links as they come, each once: undirected, (1, 0) is (0, 1) again."""
-    found = (
+    ordered = (
         (source, target) if directed else (min(source, target), max(source, target))
         for source, target in links
     )
-    return LinkList(_check.count("owners", owners), tuple(dict.fromkeys(found)), directed)
+    return LinkList(_check.count("owners", owners), tuple(dict.fromkeys(ordered)), directed)
 
 
 def _ahead(owners: int, shifts: Iterable[int], directed: bool) -> LinkList:
@@ -54,7 +54,7 @@ def _ahead(owners: int, shifts: Iterable[int], directed: bool) -> LinkList:
 
 def ring(owners: int) -> LinkList:
     """Each owner and its two neighbours on a circle."""
-    return _plain(owners, ((one, (one + 1) % owners) for one in range(owners) if owners > 1))
+    return _plain(owners, ((owner, (owner + 1) % owners) for owner in range(owners) if owners > 1))
 
 
 def torus(owners: int) -> Graph:
@@ -69,7 +69,7 @@ def torus(owners: int) -> Graph:
 
 def star(owners: int) -> LinkList:
     """Owner 0 in the middle, linked to everyone else."""
-    return _plain(owners, ((0, one) for one in range(1, _check.count("owners", owners))))
+    return _plain(owners, ((0, owner) for owner in range(1, _check.count("owners", owners))))
 
 
 def complete(owners: int) -> LinkList:

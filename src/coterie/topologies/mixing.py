@@ -44,7 +44,7 @@ _PADDING = 4  # a padded gather entry costs a third to an eighth of a segment-su
 
 
 class PaddedNeighbours(NamedTuple):
-    """Whom each owner hears."""
+    """The owners that each owner hears, padded to equal numbers."""
 
     sources: Array  # (period, widest, owners) rows of messages
     weights: Array
@@ -52,7 +52,7 @@ class PaddedNeighbours(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Who speaks to whom, sorted by target."""
+    """The links between owners, sorted by target."""
 
     sources: Array  # (period, longest) rows of messages
     targets: Array
@@ -162,8 +162,8 @@ def _gather(arrays: PaddedNeighbours, leaf: Array, index: Array | int) -> Array:
     rows = _with_fetched(leaf, arrays.fetch, index) if arrays.fetch else leaf
     if len(sources) > _UNROLL:
 
-        def heard(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
-            return total + scaled(one[1], rows[one[0]]), None
+        def heard(total: Array, link: tuple[Array, Array]) -> tuple[Array, None]:
+            return total + scaled(link[1], rows[link[0]]), None
 
         return jax.lax.scan(heard, jnp.zeros_like(leaf), (sources, weights))[0]
     total = scaled(weights[0], rows[sources[0]])
@@ -186,11 +186,11 @@ def _with_fetched(leaf: Array, fetch: dict[int, Array], index: Array | int) -> A
     `fetch[hop]` are the rows that this device sends to the one `hop` places before it.
     """
     devices = jax.lax.axis_size(AXIS)
-    others = [
+    fetched = [
         jax.lax.ppermute(leaf[rows[index]], AXIS, [(p, (p - hop) % devices) for p in range(devices)])
         for hop, rows in fetch.items()
     ]
-    return jnp.concatenate([leaf, *others])
+    return jnp.concatenate([leaf, *fetched])
 
 
 def scaled(weights: Array, rows: Array) -> Array:
@@ -236,8 +236,8 @@ def keep(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
 def weighted_sum(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
     del step
 
-    def one(leaf: Array) -> Array:
+    def sum_leaf(leaf: Array) -> Array:
         total = jnp.sum(scaled(arrays, leaf), axis=0, keepdims=True)
         return jnp.broadcast_to(total, leaf.shape)
 
-    return jax.tree.map(one, messages)
+    return jax.tree.map(sum_leaf, messages)

@@ -43,7 +43,7 @@ class Neighbourhood:
     gossip_steps: int  # in a round
     balanced: bool
     hops: tuple[Hop, ...]  # one after the other, repeated for ever
-    joined: int  # the place whose value everyone's first value has entered: nobody gets there before all have come
+    joined: int  # the first place whose value has everyone's first value in it: nobody gets there before all have come
 
     def hop(self, place: int) -> Hop:
         """The gossip step at this place, counted from 0 over all rounds."""
@@ -52,7 +52,7 @@ class Neighbourhood:
     @property
     def peers(self) -> tuple[int, ...]:
         """Everyone the owner ever hears or tells."""
-        return tuple(sorted({one for hop in self.hops for one in (*hop.hears, *hop.tells)}))
+        return tuple(sorted({peer for hop in self.hops for peer in (*hop.hears, *hop.tells)}))
 
     def without(self, gone: Collection[int]) -> Neighbourhood:
         """Where some owners will not come back and all others know: the weight of each link to them stays at this end.
@@ -114,7 +114,7 @@ def _joined(topology: Topology, owner: int) -> int:
 
 
 def _without(hop: Hop, gone: Collection[int]) -> Hop:
-    withheld = sum(weight for one, weight in hop.tells.items() if one in gone)
+    withheld = sum(weight for peer, weight in hop.tells.items() if peer in gone)
     hears, tells = (
         {owner: weight for owner, weight in links.items() if owner not in gone}
         for links in (hop.hears, hop.tells)
@@ -125,11 +125,11 @@ def _without(hop: Hop, gone: Collection[int]) -> Hop:
 def _view(edges: Edges, owner: int) -> tuple[dict[int, float], dict[int, float], float]:
     live = edges.weight > 0
     heard = live & (edges.target == owner) & (edges.source != owner)
-    told = live & (edges.source == owner) & (edges.target != owner)
-    kept = edges.weight[(edges.source == owner) & (edges.target == owner)].sum()
+    sent = live & (edges.source == owner) & (edges.target != owner)
+    own = edges.weight[(edges.source == owner) & (edges.target == owner)].sum()
     hears = dict(zip(edges.source[heard].tolist(), edges.weight[heard].tolist()))
-    tells = dict(zip(edges.target[told].tolist(), edges.weight[told].tolist()))
-    return hears, tells, float(kept)
+    tells = dict(zip(edges.target[sent].tolist(), edges.weight[sent].tolist()))
+    return hears, tells, float(own)
 
 
 def _gains(momentum: np.ndarray) -> np.ndarray:

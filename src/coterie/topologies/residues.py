@@ -58,13 +58,13 @@ def _by_matrices(topology: Topology, covariance: np.ndarray, steps: int, rounds:
     weight, last = np.ones(owners), rounds * steps
     for at in range(max(0, last - 50 * owners), last):
         weight = step[at % period] @ weight
-    found, past = np.zeros(2), np.eye(owners)
+    total, past = np.zeros(2), np.eye(owners)
     for back in range(1, rounds + 1):
         for at in range(last - (back - 1) * steps - 1, last - back * steps - 1, -1):
             past = past @ step[at % period]
         apart = past / weight[:, None] - 1 / owners
-        one = np.array([np.sum(apart**2), np.sum((apart @ covariance) * apart)]) / owners
-        found += one
-        if one.sum() <= _GONE * found.sum():
+        of_round = np.array([np.sum(apart**2), np.sum((apart @ covariance) * apart)]) / owners
+        total += of_round
+        if of_round.sum() <= _GONE * total.sum():
             break
-    return float(found[0]), float(found[1])
+    return float(total[0]), float(total[1])

@@ -26,7 +26,7 @@ def groups(schedule: Sequence[Edges], owners: int) -> int:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    source, target, weight = (np.concatenate(each) for each in zip(*schedule))
+    source, target, weight = (np.concatenate(column) for column in zip(*schedule))
     ends = source[weight > 0], target[weight > 0]
     union = coo_array((np.ones(len(ends[0])), ends), shape=(owners, owners)).tocsr()
     return int(connected_components(union, directed=True, connection="strong", return_labels=False))

@@ -110,8 +110,8 @@ class Account:
 
     def certificate(self, cases: Iterable[Tally], delta: float) -> Certificate:
         """The certificate of the worst of these compositions, for the ledger's unit of privacy."""
-        each = [certify(composed(case), delta=delta, relation=self.terms.relation) for case in cases]
-        return replace(max(each, key=lambda one: one.epsilon), unit=self.terms.unit)
+        certificates = [certify(composed(case), delta=delta, relation=self.terms.relation) for case in cases]
+        return replace(max(certificates, key=lambda certificate: certificate.epsilon), unit=self.terms.unit)
 
     def spent(self, delta: float) -> Certificate:
         """What everything charged so far costs."""
@@ -161,25 +161,25 @@ def _worst_shares(shares: Iterable[Tally], rows_per_unit: int) -> list[Tally]:
     with j_p rows in part p, the sum of j_p² x_p is at most k² max x_p. Otherwise all parts are composed.
     """
     distinct = list({frozenset(share.items()): share for share in shares}.values())
-    if rows_per_unit > 1 and any(_others(share) for share in distinct):
+    if rows_per_unit > 1 and any(_not_gaussian(share) for share in distinct):
         return [_sum(shares)]
-    kept: list[Tally] = []
+    undominated: list[Tally] = []
     for share in sorted(distinct, key=_precision, reverse=True):
         if not any(
-            _contained(_others(share), _others(other)) for other in kept
+            _contained(_not_gaussian(share), _not_gaussian(heavier)) for heavier in undominated
         ):  # their Gaussians weigh more
-            kept.append(share)
-    return kept or [Counter()]
+            undominated.append(share)
+    return undominated or [Counter()]
 
 
 def _join(shares: list[Tally]) -> Tally:
     """A composition that dominates each of these: the most of every event, of Gaussians the heaviest."""
     heaviest = max(shares, key=_precision)
     joined: Tally = Counter({event: n for event, n in heaviest.items() if _is_gaussian(event)})
-    others: Tally = Counter()
+    rest: Tally = Counter()
     for share in shares:
-        others |= _others(share)
-    return joined + others
+        rest |= _not_gaussian(share)
+    return joined + rest
 
 
 def _precision(share: Tally) -> float:
@@ -191,7 +191,7 @@ def _precision(share: Tally) -> float:
     )
 
 
-def _others(share: Tally) -> Tally:
+def _not_gaussian(share: Tally) -> Tally:
     return Counter({event: n for event, n in share.items() if not _is_gaussian(event)})
 
 

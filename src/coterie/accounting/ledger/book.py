@@ -164,9 +164,9 @@ class Ledger:
         name, number = _name("run", run), _check.count("round", round, 0)
         content = None if message is None else bytes(message)
         with self._turn:
-            found = self._find(name, number)
-            if found is not None:
-                return _once(found, body, place, content)
+            stored = self._find(name, number)
+            if stored is not None:
+                return _once(stored, body, place, content)
             if not self._account.affords(events, place):
                 raise self._refusal(name, number, events, place)
             self._append(
@@ -194,12 +194,12 @@ class Ledger:
         """Runs that may have released more than this ledger knows: it was restored, and none was heard of since."""
         with self._turn:
             self._usable()
-            found = self._connection
+            connection = self._connection
             return [
                 run
-                for run in store.runs_ending(found, store.RESTORED)
-                if store.last_of(found, run + store.RESTORED)
-                > max(store.last_of(found, run), store.last_of(found, run + store.WRITTEN_OFF))
+                for run in store.runs_ending(connection, store.RESTORED)
+                if store.last_of(connection, run + store.RESTORED)
+                > max(store.last_of(connection, run), store.last_of(connection, run + store.WRITTEN_OFF))
             ]
 
     def parts(self, run: str) -> dict[tuple[str, int], int]:
@@ -211,8 +211,8 @@ class Ledger:
     def stored(self, run: str, round: int) -> bytes | None:
         """The message that was charged for this round of this run, to be sent again; None where none was."""
         with self._turn:
-            found = self._find(run, round)
-            return None if found is None else found[1]
+            stored = self._find(run, round)
+            return None if stored is None else stored[1]
 
     def rounds(self, run: str) -> list[int]:
         """The rounds of this run that a message was charged for, in order."""
@@ -279,12 +279,12 @@ class Ledger:
     def _find(self, run: str, round: int) -> tuple[LedgerRow, bytes | None] | None:
         self._usable()
         try:
-            found = store.find(self._connection, run, round)
+            stored = store.find(self._connection, run, round)
         except sqlite3.Error as error:
             raise InputError(f"ledger={str(self._path)!r}: cannot be read ({error}).") from error
-        if found is not None:
-            _unchanged(self._path, *found)
-        return found
+        if stored is not None:
+            _unchanged(self._path, *stored)
+        return stored
 
     def _append(self, draft: LedgerRow, message: bytes | None) -> None:
         """Complete the row, write it. After any failure the ledger is closed: memory and disk may differ."""
@@ -365,10 +365,10 @@ def _is_fixed(event: DpEvent) -> bool:
 
 
 def _once(
-    found: tuple[LedgerRow, bytes | None], body: str, part: Part | None, message: bytes | None
+    charged: tuple[LedgerRow, bytes | None], body: str, part: Part | None, message: bytes | None
 ) -> bytes | None:
     """What the round was charged with, provided that it is asked for again and not for something else."""
-    row, stored = found
+    row, stored = charged
     if (row.body, row.partition, row.part) != (body, *(part or (None, None))):
         raise InputError(
             f"run={row.run!r}, round={row.round}: charged before with another event. Give the run a new name."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChargeForecast(NamedTuple):
-    """A run's place in a ledger."""
+    """What a run would cost a ledger."""
 
     spent: float  # epsilon of everything charged so far
     after: Certificate  # of everything, once the run is complete
@@ -34,13 +34,13 @@ def forecast(
     InputError as `Ledger.open` and `read`.
     """
     wanted = terms_for(data_hash, epsilon, delta, relation, 1)
-    spent, messages, others = 0.0, 0, Account(wanted)
+    spent, messages, other_runs = 0.0, 0, Account(wanted)
     if path.exists():
         now = read(path)
         same_terms(path, now.account.terms, wanted)
         spent = now.account.spent(delta).epsilon
-        messages = sum(one.messages for one in now.runs if one.name == run)
+        messages = sum(past.messages for past in now.runs if past.name == run)
         with store.reader(path) as connection:
-            others = accounted(connection, [row for row in store.rows(connection) if row.run != run])
-    cases = others.worst_cases(tally(event, others.terms.rows_per_unit), None)
-    return ChargeForecast(spent, others.certificate(cases, delta), others.within(cases), messages)
+            other_runs = accounted(connection, [row for row in store.rows(connection) if row.run != run])
+    cases = other_runs.worst_cases(tally(event, other_runs.terms.rows_per_unit), None)
+    return ChargeForecast(spent, other_runs.certificate(cases, delta), other_runs.within(cases), messages)

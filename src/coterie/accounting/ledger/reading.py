@@ -82,8 +82,7 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
     `head` is a hash that the owner, or a neighbour, wrote down earlier. Rows added since then are fine; that
     it is gone means that rows were removed or rewritten, also where the file fits together by itself.
     """
-    if not Path(path).is_file():
-        raise InputError(f"ledger={str(path)!r}: no such file.")
+    store.there(Path(path))
     place = Path(os.path.realpath(path))
     known = store.noted(place)  # first: what was noted before the view was taken is in the view
     try:
@@ -102,15 +101,15 @@ def verify(path: str | Path, head: str | None = None) -> Verification:
 
 def _problems(connection: sqlite3.Connection, rows: list[LedgerRow], head: str | None) -> list[str]:
     start = sha256(store.terms_text(connection))
-    found = list(breaks(start, rows, store.head(connection)))
-    found += [f"the message of row {sequence} was edited" for sequence in store.wrong_messages(connection)]
+    problems = list(breaks(start, rows, store.head(connection)))
+    problems += [f"the message of row {sequence} was edited" for sequence in store.wrong_messages(connection)]
     if head is not None and head not in {start, *(row.hash for row in rows)}:
-        found.append(
+        problems.append(
             f"head {head}: not in the chain; rows were removed or rewritten since it was written down"
         )
-    if not found:
+    if not problems:
         accounted(connection, rows)  # whoever computed a new chain may still have left nonsense in it
-    return found
+    return problems
 
 
 def _snapshot(path: Path, connection: sqlite3.Connection) -> Snapshot:

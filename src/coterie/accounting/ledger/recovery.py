@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Restored(NamedTuple):
-    """What came of restoring a copy."""
+    """The outcome of restoring a copy."""
 
     head: Head
     complete: bool  # the copy has all that was ever noted beside the file
@@ -93,8 +93,8 @@ def write_off(ledger: Ledger, run: str, owed: Sequence[Owed]) -> None:
     Guarantee: sound whatever was released since the copy was made, for that is at most what is owed.
     """
     name = run + store.WRITTEN_OFF
-    for number, one in enumerate(owed):
-        ledger.record(name, number, one.event, part=one.part)
+    for number, release in enumerate(owed):
+        ledger.record(name, number, release.event, part=release.part)
 
 
 def opened(path: Path) -> Ledger:

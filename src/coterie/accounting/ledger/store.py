@@ -60,7 +60,7 @@ def note(descriptor: int, head: Head) -> None:
 
 
 def first_note(path: Path, descriptor: int, head: Head) -> None:
-    """As `note`, on opening: from then on there is room for it."""
+    """As `note`, on opening the file: later notes overwrite this one and need no more room."""
     with _files(path):
         note(descriptor, head)
 
@@ -69,14 +69,14 @@ def noted(path: Path) -> Head | None:
     """How far the file at this path has come, as noted beside it; None where nothing is (readably) noted."""
     try:
         with open(f"{path}.lock", "rb") as lock:
-            found = _NOTE.match(lock.read(_LONGEST_NOTE))
+            match = _NOTE.match(lock.read(_LONGEST_NOTE))
     except OSError:
         return None
-    return None if found is None else Head(int(found[1]), found[2].decode())
+    return None if match is None else Head(int(match[1]), match[2].decode())
 
 
 def behind(path: Path, rows: int, known: Head) -> str:
-    """That a file does not have what is known to have been in it, and what to do about it."""
+    """The words for a file that lacks rows known to have been in it, and what to do about it."""
     return (
         f"ledger={str(path)!r}: has {rows} rows, and row {known.sequence} that was written before is not among them: "
         f"an older copy, or {path.name}-wal was removed. Restore the newest copy, with its {path.name}-wal"
@@ -125,11 +125,18 @@ def open_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def there(path: Path) -> None:
+    """That the path is one of a file; who names the party's folder means the ledger in it."""
+    if path.is_dir():
+        raise InputError(f"ledger={str(path)!r}: is a folder. Give the file in it, such as ledger.sqlite.")
+    if not path.is_file():
+        raise InputError(f"ledger={str(path)!r}: no such file.")
+
+
 @contextmanager
 def reader(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of the file, also while its owner writes; never creates or changes a ledger."""
-    if not path.is_file():
-        raise InputError(f"ledger={str(path)!r}: no such file.")
+    there(path)
     with _files(path), _connected(path, _how_to_read(path)) as connection:
         _recognise(connection, path)
         connection.execute("BEGIN")
@@ -150,8 +157,8 @@ def holds(connection: sqlite3.Connection, known: Head) -> bool:
     """Whether this was the head of the chain at some time."""
     if known.sequence == 0:
         return sha256(terms_text(connection)) == known.hash
-    found = connection.execute("SELECT hash FROM ledger WHERE sequence = ?", (known.sequence,)).fetchone()
-    return found is not None and found[0] == known.hash
+    row = connection.execute("SELECT hash FROM ledger WHERE sequence = ?", (known.sequence,)).fetchone()
+    return row is not None and row[0] == known.hash
 
 
 def rows(connection: sqlite3.Connection) -> Iterator[LedgerRow]:
@@ -163,8 +170,8 @@ def rows(connection: sqlite3.Connection) -> Iterator[LedgerRow]:
 def find(connection: sqlite3.Connection, run: str, round: int) -> tuple[LedgerRow, bytes | None] | None:
     """The row that was charged for this round of this run, with its message."""
     query = f"SELECT {_COLUMNS}, message FROM ledger WHERE run = ? AND round = ?"
-    found = connection.execute(query, (run, round)).fetchone()
-    return None if found is None else (LedgerRow(*found[:-1]), found[-1])
+    row = connection.execute(query, (run, round)).fetchone()
+    return None if row is None else (LedgerRow(*row[:-1]), row[-1])
 
 
 def rounds_of(connection: sqlite3.Connection, run: str) -> list[int]:
@@ -241,15 +248,15 @@ def wrong_messages(connection: sqlite3.Connection) -> Iterator[int]:
     for sequence, wanted, message in connection.execute(
         "SELECT sequence, message_sha256, message FROM ledger ORDER BY sequence"
     ):
-        found = sha256(message) if isinstance(message, bytes) else message
-        if found != wanted:
+        actual = sha256(message) if isinstance(message, bytes) else message
+        if actual != wanted:
             yield sequence
 
 
 def damage(connection: sqlite3.Connection) -> str | None:
     """What SQLite's own check of the file's structure finds first, if anything."""
-    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    return None if found == "ok" else str(found).splitlines()[-1]
+    report = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    return None if report == "ok" else str(report).splitlines()[-1]
 
 
 @contextmanager
@@ -303,10 +310,10 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _only(connection: sqlite3.Connection, query: str) -> tuple:
-    found = connection.execute(query).fetchone()
-    if found is None:
+    row = connection.execute(query).fetchone()
+    if row is None:
         raise sqlite3.DatabaseError("its terms or its head were removed")
-    return found
+    return row
 
 
 def _sync(path: Path) -> None:

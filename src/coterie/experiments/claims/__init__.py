@@ -46,13 +46,13 @@ def table(
 
 def named(paper: str | None) -> list[Family]:
     """The families of a paper or protocol; all of them for None."""
-    found = [family for family in FAMILIES if paper in (None, family.paper, family.protocol)]
-    if not found:
+    families = [family for family in FAMILIES if paper in (None, family.paper, family.protocol)]
+    if not families:
         names = [*PAPERS, *(family.protocol for family in FAMILIES)]
         raise InputError(
             f"paper={paper!r}: unknown. Choose one of: {', '.join(names)}.{_check.meant(paper, names)}"
         )
-    return found
+    return families
 
 
 def _settings(family: Family, given: dict[str, Any]) -> list[Any]:

@@ -86,7 +86,7 @@ def row_of(family: Family, settings: Any) -> Row:
     claim enters it.
     """
     case = family.judge(settings)
-    found = certify(case.event, delta=case.delta, view=case.view, size=case.size)
+    certificate = certify(case.event, delta=case.delta, view=case.view, size=case.size)
     return Row(
         paper=family.paper,
         protocol=family.protocol,
@@ -100,7 +100,7 @@ def row_of(family: Family, settings: Any) -> Row:
             source=case.source,
             note=case.note,
         ),
-        certificate=replace(found, reason=case.flaw) if case.flaw else found,
+        certificate=replace(certificate, reason=case.flaw) if case.flaw else certificate,
         reason=case.reason,
     )
 

@@ -52,7 +52,7 @@ def setting(row: Row, keys: Collection[str] | None = None) -> str:
 def changed(row: Row) -> str:
     """What tells the row from others of its protocol: the settings that were published with several values."""
     several = [settings for family in named(row.protocol) for settings in family.published]
-    varied = {key for key in row.setting if len({getattr(one, key) for one in several}) > 1}
+    varied = {key for key in row.setting if len({getattr(published, key) for published in several}) > 1}
     return setting(row, varied) or setting(row)
 
 
@@ -64,7 +64,7 @@ def _value(value: float | int | str | bool) -> str:
 
 def groups(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     """Rows of one guarantee together, under its heading."""
-    return [(heading, list(found)) for heading, found in groupby(rows, _heading)]
+    return [(heading, list(alike)) for heading, alike in groupby(rows, _heading)]
 
 
 def _heading(row: Row) -> str:
@@ -73,22 +73,22 @@ def _heading(row: Row) -> str:
 
 def notes(rows: Iterable[Row]) -> list[str]:
     """What the theorems do not cover and what the certificates warn of, each once."""
-    found = [note for row in rows for note in (row.claim.note, *row.certificate.warnings) if note]
-    return list(dict.fromkeys(found))
+    lines = [note for row in rows for note in (row.claim.note, *row.certificate.warnings) if note]
+    return list(dict.fromkeys(lines))
 
 
 def blocks(rows: list[Row], width: int) -> Iterator[tuple[str, tuple[int, int] | None]]:
     """Lines for a terminal, each with the span of a certified ε that is above its claim."""
-    for heading, found in groups(rows):
-        shared = {key for key in found[0].setting if len({row.setting[key] for row in found}) == 1}
-        shared = shared if len(found) > 1 else set()
+    for heading, group in groups(rows):
+        shared = {key for key in group[0].setting if len({row.setting[key] for row in group}) == 1}
+        shared = shared if len(group) > 1 else set()
         yield from ((line, None) for line in textwrap.wrap(heading, width))
-        yield from _plain(setting(found[0], shared), width)
+        yield from _plain(setting(group[0], shared), width)
         room = min(_SETTING, width - _NUMBERS)
         if room >= _LEAST:
             yield f"  {'setting':<{room}}{'claimed':>12}{'certified':>11}  accountant", None
-        views = dict.fromkeys(map(_certified_for, found))
-        for (reason, view), alike in groupby(found, lambda row: (row.reason, _certified_for(row))):
+        views = dict.fromkeys(map(_certified_for, group))
+        for (reason, view), alike in groupby(group, lambda row: (row.reason, _certified_for(row))):
             for row in alike:
                 yield from (_line if room >= _LEAST else _stacked)(row, set(row.setting) - shared, room)
             yield from _plain(f"  why: {reason}", width)
@@ -96,7 +96,7 @@ def blocks(rows: list[Row], width: int) -> Iterator[tuple[str, tuple[int, int] |
                 yield from _plain(f"  certified for {view}", width)
         if len(views) == 1:
             yield from _plain(f"certified for {next(iter(views))}", width)
-        for note in notes(found):
+        for note in notes(group):
             yield from _plain(f"note: {note}", width)
         yield "", None
 
@@ -109,7 +109,7 @@ def _line(row: Row, keys: Collection[str], room: int) -> Iterator[tuple[str, tup
 
 
 def _stacked(row: Row, keys: Collection[str], room: int) -> Iterator[tuple[str, tuple[int, int] | None]]:
-    """For narrow terminals: what was set, and the numbers below it."""
+    """A row's lines for narrow terminals: what was set, and the numbers below it."""
     yield from _plain(setting(row, keys), room + _NUMBERS)
     lead = f"    claimed {claimed(row)}, certified "
     end = len(lead) + len(certified(row))
@@ -132,12 +132,12 @@ def page(rows: list[Row]) -> str:
     """The table as Markdown."""
     relations = ", ".join(sorted({row.certificate.relation for row in rows}))
     parts = [_HEAD.format(relation=relations)]
-    for heading, found in groups(rows):
+    for heading, group in groups(rows):
         lines = [
             "| setting | claimed ε | certified ε | δ | accountant | view | why they differ |",
             "|---|---|---|---|---|---|---|",
-            *(_markdown(row) for row in found),
-            *(["", *(f"* {note}" for note in notes(found))] if notes(found) else []),
+            *(_markdown(row) for row in group),
+            *(["", *(f"* {note}" for note in notes(group))] if notes(group) else []),
         ]
         parts.append(f"## {heading}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)

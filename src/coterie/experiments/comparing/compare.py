@@ -33,7 +33,7 @@ class Compared:
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """Of each series from the first one, paired by seed, with intervals."""
+        """The differences of each series from the first one, paired by seed, with intervals."""
         return self.found["differences"]
 
     @property
@@ -70,19 +70,19 @@ def compare(
     done = _counted(missing, tell)
     for _, group in groupby(missing, key=lambda job: job.series):
         for job in jobs.train(list(group), prepared, done):
-            results[job.series, job.epsilon] = kept = jobs.told_of(job, comparison.shared)
+            results[job.series, job.epsilon] = cell = jobs.told_of(job, comparison.shared)
             if held:
-                held.put(_name(job.series, job.epsilon), kept)
+                held.put(_name(job.series, job.epsilon), cell)
     tell("all records, no privacy", 0, 0)
     central = _central(held, prepared)
-    told = [(*place, job if isinstance(job, str) else "", results[place]) for place, job in wanted.items()]
-    found = summary.summarise(comparison, prepared, told, central)
+    rows = [(*place, job if isinstance(job, str) else "", results[place]) for place, job in wanted.items()]
+    shown = summary.summarise(comparison, prepared, rows, central)
     tell("drawing", 0, 0)
     if held:
-        held.finish(files.all_of(comparison, found))
+        held.finish(files.all_of(comparison, shown))
     return Compared(
         comparison=comparison,
-        found=found,
+        found=shown,
         kept=sum(isinstance(job, jobs.Job) for job in wanted.values()) - len(missing),
         damaged=tuple(held.damaged) if held else (),
     )
@@ -90,28 +90,28 @@ def compare(
 
 def _wanted(comparison: Comparison, prepared: Prepared) -> dict[tuple[str, float], jobs.Job | str]:
     """What has to be trained, or why it cannot be, by series and budget; an error where nothing can."""
-    found = {
+    cells = {
         (series.name, epsilon): jobs.job_of(comparison, series, epsilon, prepared)
         for series in comparison.series()
         for epsilon in comparison.epsilon
     }
-    reasons = [job for job in found.values() if isinstance(job, str)]
-    if len(reasons) == len(found):
+    reasons = [job for job in cells.values() if isinstance(job, str)]
+    if len(reasons) == len(cells):
         raise InputError(reasons[0])
     alone = {
         (jobs.ALONE, budget): jobs.alone_of(comparison, budget, prepared) for budget in comparison.epsilon
     }
-    return found | alone
+    return cells | alone
 
 
 def _central(held: store.Store | None, prepared: Prepared) -> float | str:
     """Oracle: the metric of the non-private optimum over everyone's records."""
-    kept = held and held.get("central")
-    if not kept:
-        kept = {"value": plain(central_of(prepared))}
+    cell = held and held.get("central")
+    if not cell:
+        cell = {"value": plain(central_of(prepared))}
         if held:
-            held.put("central", kept)
-    return kept["value"]
+            held.put("central", cell)
+    return cell["value"]
 
 
 def _name(series: str, epsilon: float) -> str:

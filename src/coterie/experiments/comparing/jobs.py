@@ -12,6 +12,7 @@ import numpy as np
 
 from coterie import topologies
 from coterie._types import PyTree
+from coterie.accounting import warnings_of
 from coterie.accounting.plans import certificates_of, pair_told, person_told
 from coterie.engines.sweep import Lane, alike, sweep
 from coterie.errors import CoterieError
@@ -112,44 +113,47 @@ def _run(
     total = lanes[0].program.steps
     before = 0
 
-    def told(steps: int, of: int) -> None:
+    def report_steps(steps: int, of: int) -> None:
         nonlocal before
         del of
         done(len(lanes) * (steps - before))
         before = steps
 
     piece = min(_PIECE, 1 << (total - 1).bit_length())
-    return sweep(lanes, prepared.shards, every=total, probe=look, progress=told, piece=piece)[1][-1]
+    return sweep(lanes, prepared.shards, every=total, probe=look, progress=report_steps, piece=piece)[1][-1]
 
 
 def _look(prepared: Prepared, by_size: bool) -> Callable[[PyTree], list[float]]:
     """(lanes, owners, ...) models -> the metric of each lane: the mean over owners' models, by size if asked for."""
-    each, sizes = probe_of(prepared), prepared.task.sizes if by_size else ()
+    probe, sizes = probe_of(prepared), prepared.task.sizes if by_size else ()
 
     def look(models: PyTree) -> list[float]:
         lanes = jax.tree.leaves(models)[0].shape[0]
-        found = [each(jax.tree.map(lambda leaf, at=at: leaf[at], models))[0] for at in range(lanes)]
-        return [float(np.average(one, weights=sizes if len(one) == len(sizes) else None)) for one in found]
+        metrics = [probe(jax.tree.map(lambda leaf, at=at: leaf[at], models))[0] for at in range(lanes)]
+        return [
+            float(np.average(values, weights=sizes if len(values) == len(sizes) else None))
+            for values in metrics
+        ]
 
     return look
 
 
 def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
     """What is kept of a finished job: its metric by seed, what its paper claims and what can be certified."""
-    kept: dict[str, Any] = {
+    cell: dict[str, Any] = {
         "values": [plain(value) for value in job.values],
         "steps": job.steps,
         "seconds": round(job.seconds, 3),
     }
     if job.series == ALONE:
-        return kept
+        return cell
     certificates = certificates_of(job.program.plan, shared.delta)
     worst = max(certificates, key=lambda certificate: certificate.epsilon)
     person = person_told(job.program.plan, shared.delta, shared.owners_per_person)
     pair = pair_told(job.program.plan, shared.delta, shared.owners_per_person)
     held = person if person is not None and shared.owners_per_person > 1 else None
     claim = job.program.claim
-    return kept | {
+    return cell | {
         "claimed": claim.to_json()["epsilon"],
         "claim_source": claim.source,
         "claim_note": claim.note,
@@ -165,5 +169,5 @@ def told_of(job: Job, shared: Experiment) -> dict[str, Any]:
         "view": worst.view,
         "accountant": worst.accountant,
         "reason": worst.reason,
-        "warnings": sorted({warning for certificate in certificates for warning in certificate.warnings}),
+        "warnings": warnings_of(certificates),
     }

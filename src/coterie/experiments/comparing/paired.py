@@ -25,16 +25,16 @@ class Difference(NamedTuple):
         return self.low > 0 or self.high < 0
 
     def to_json(self) -> dict[str, Any]:
-        """With null where nothing is known."""
+        """Plain values that JSON can hold, null where nothing is known."""
         numbers = {key: or_none(getattr(self, key)) for key in ("mean", "error", "low", "high")}
         return numbers | {"pairs": self.pairs}
 
 
 def difference(apart: np.ndarray) -> Difference:
-    """Of differences, one for each pair.
+    """The mean of differences, one for each pair, with its interval.
 
-    >>> found = difference(np.array([1.0, 2.0, 3.0]))
-    >>> round(found.low, 3), round(found.high, 3), found.decided
+    >>> apart = difference(np.array([1.0, 2.0, 3.0]))
+    >>> round(apart.low, 3), round(apart.high, 3), apart.decided
     (-0.484, 4.484, False)
     """
     from scipy.stats import t as student
@@ -53,5 +53,5 @@ def spread(values: np.ndarray) -> tuple[float, float]:
 
 
 def or_none(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The number, or None where it is not finite: JSON has no NaN."""
     return value if math.isfinite(value) else None

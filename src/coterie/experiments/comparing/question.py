@@ -69,21 +69,21 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
             for name, own in settings.items()
         }
         _check_shared(self.shared)
-        kept = {
+        checked = {
             "protocols": protocols,
             "epsilon": tuple(sorted(epsilon)),
             "seeds": seeds,
             "settings": settings,
         }
-        for name, value in kept.items():
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         self.series()  # checks settings
 
     def series(self) -> list[Series]:
-        """In the order of the protocols; settings that are lists are tried in every combination."""
+        """The series in the order of the protocols; settings that are lists are tried in every combination."""
         from coterie.protocols import PROTOCOLS, check_settings
 
-        found = []
+        series = []
         for protocol in self.protocols:
             given = self.settings.get(protocol, {})
             check_settings(protocol, given)
@@ -95,9 +95,9 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
             varied = [key for key, values in grid.items() if len(values) > 1]
             for values in product(*grid.values()):
                 settings = typed(protocol, PROTOCOLS.find(protocol).settings, dict(zip(grid, values)))
-                told = ", ".join(f"{key}={settings[key]}" for key in varied)
-                found.append(Series(f"{protocol} ({told})" if told else protocol, protocol, settings))
-        return found
+                label = ", ".join(f"{key}={settings[key]}" for key in varied)
+                series.append(Series(f"{protocol} ({label})" if label else protocol, protocol, settings))
+        return series
 
     def experiment(self, series: Series, epsilon: float, seed: int) -> Experiment:
         """One run of it, as `coterie run` takes it."""
@@ -110,7 +110,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
         return list(range(self.shared.seed, self.shared.seed + self.seeds))
 
     def to_dict(self) -> dict[str, Any]:
-        """As a file holds it."""
+        """The comparison as a file holds it."""
         values = {field.name: getattr(self.shared, field.name) for field in fields(self.shared)}
         values["data"] = self.shared.data_name
         shared = {key: value for key, value in values.items() if value is not None}
@@ -128,12 +128,12 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
 def read_toml(path: Path, given: dict[str, Any] | None = None) -> Comparison:
     """Read a comparison from a file; `given`: keys that stand in place of the file's."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        keys = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"comparison={str(path)!r}: cannot be read ({error.strerror}).") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"comparison={str(path)!r}: not valid TOML ({error}).") from error
-    return from_keys(found | (given or {}), str(path))
+    return from_keys(keys | (given or {}), str(path))
 
 
 def from_keys(given: dict[str, Any], source: str) -> Comparison:
@@ -153,15 +153,15 @@ def from_keys(given: dict[str, Any], source: str) -> Comparison:
 
 
 def _listed(name: str, values: Any, kind: type) -> tuple[Any, ...]:
-    """One or several, none twice."""
+    """The values as a tuple, of one kind and none twice."""
     several = values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
-    found = tuple(fit(name, one, kind) for one in several)
-    if not found:
+    checked = tuple(fit(name, value, kind) for value in several)
+    if not checked:
         raise InputError(f"{name}: nothing is given. Give at least one.")
-    twice = [one for at, one in enumerate(found) if one in found[:at]]
+    twice = [value for at, value in enumerate(checked) if value in checked[:at]]
     if twice:
         raise InputError(f"{name}: {twice[0]!r} stands there twice. Give each once.")
-    return found
+    return checked
 
 
 def _check_shared(shared: Experiment) -> None:

@@ -47,10 +47,10 @@ class Store:
             self.damaged.append(file)
         return None
 
-    def put(self, name: str, found: dict[str, Any]) -> None:
+    def put(self, name: str, cell: dict[str, Any]) -> None:
         """Keep a finished cell."""
         with _writing(self.folder):
-            kept.write(self._file(name), {"cell": name, "found": found})
+            kept.write(self._file(name), {"cell": name, "found": cell})
 
     def finish(self, files: dict[str, bytes]) -> None:
         """The result's own files, each whole; those of an earlier end are replaced."""
@@ -96,9 +96,9 @@ def _check_same(folder: Path, asked: dict[str, Any]) -> None:
             f"out={str(folder)!r}: was begun by another version of coterie, whose cells hold other things. Name a new "
             "folder."
         )
-    other = [key for key in {**asked, **there} if asked.get(key) != there.get(key)]
-    if other:
-        key = other[0]
+    differing = [key for key in {**asked, **there} if asked.get(key) != there.get(key)]
+    if differing:
+        key = differing[0]
         raise InputError(
             f"out={str(folder)!r}: holds another comparison: {key} is {there.get(key)!r} there and {asked.get(key)!r} "
             "here. Name a new folder, or ask the same again."

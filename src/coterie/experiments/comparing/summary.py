@@ -23,7 +23,7 @@ Told = tuple[str, float, str, dict[str, Any] | None]  # series, ε, why it was r
 
 
 def summarise(
-    comparison: Comparison, prepared: Prepared, told: list[Told], central: float | str
+    comparison: Comparison, prepared: Prepared, rows: list[Told], central: float | str
 ) -> dict[str, Any]:
     """All of it; what no owner released is listed under "oracle"."""
     judge, table, y = prepared.judge, prepared.table, np.asarray(prepared.y_test)
@@ -31,7 +31,9 @@ def summarise(
     level = judge(constant, y)
     by_name = {series.name: series for series in comparison.series()}
     cells = [
-        _cell(by_name[name], epsilon, refused, kept) for name, epsilon, refused, kept in told if name != ALONE
+        _cell(by_name[name], epsilon, refused, stored)
+        for name, epsilon, refused, stored in rows
+        if name != ALONE
     ]
     for cell in cells:
         cell["beats_constant"] = None if cell["refused"] else beats(judge.metric, float(cell["mean"]), level)
@@ -66,9 +68,9 @@ def summarise(
         "differences": _differences(cells, next(iter(by_name)), judge.metric),
         "baselines": {
             "alone": [
-                {"epsilon": epsilon, **_spread(kept["values"])}
-                for name, epsilon, _, kept in told
-                if name == ALONE and kept
+                {"epsilon": epsilon, **_spread(stored["values"])}
+                for name, epsilon, _, stored in rows
+                if name == ALONE and stored
             ],
             "central": central,
             "constant": plain(level),
@@ -85,16 +87,16 @@ def _sizes_are_private(cell: dict[str, Any]) -> bool:
     return not named(cell["relation"]).sizes_are_public
 
 
-def _cell(series: Series, epsilon: float, refused: str, kept: dict[str, Any] | None) -> dict[str, Any]:
+def _cell(series: Series, epsilon: float, refused: str, stored: dict[str, Any] | None) -> dict[str, Any]:
     who = {
         "series": series.name,
         "protocol": series.protocol,
         "settings": series.settings,
         "epsilon": epsilon,
     }
-    if kept is None:
+    if stored is None:
         return who | {"refused": refused}
-    return who | {"refused": ""} | kept | _spread(kept["values"])
+    return who | {"refused": ""} | stored | _spread(stored["values"])
 
 
 def _spread(values: list[float | str]) -> dict[str, Any]:
@@ -104,50 +106,52 @@ def _spread(values: list[float | str]) -> dict[str, Any]:
 
 
 def _differences(cells: list[dict[str, Any]], first: str, metric: str) -> list[dict[str, Any]]:
-    """Of each series from the first at each budget that both were run at."""
+    """The differences of each series from the first, at each budget that both were run at."""
     ran = {(cell["series"], cell["epsilon"]): cell["values"] for cell in cells if not cell["refused"]}
-    found = []
+    differences = []
     for (series, epsilon), values in ran.items():
         if series == first or (first, epsilon) not in ran:
             continue
-        pair = (np.array([float(one) for one in each]) for each in (values, ran[first, epsilon]))
+        pair = (np.array([float(value) for value in metrics]) for metrics in (values, ran[first, epsilon]))
         apart = difference(np.subtract(*pair))
         better = (apart.mean > 0) != METRICS[metric].lower_is_better
         verdict = ("better" if better else "worse") if apart.decided else "undecided"
-        found.append(
+        differences.append(
             {"series": series, "from": first, "epsilon": epsilon, **apart.to_json(), "verdict": verdict}
         )
-    return found
+    return differences
 
 
 def _notes(comparison: Comparison, prepared: Prepared, cells: list[dict[str, Any]]) -> list[str]:
     """What a reader must know to read the numbers right; marked where what no owner released is told."""
     mark = "" if prepared.table.test_is_public else ORACLE
     ran = [cell for cell in cells if not cell["refused"]]
-    found = []
+    notes = []
     if comparison.seeds == 1:
-        found.append("one seed: no standard deviation and no interval; give --seeds 2 or more")
+        notes.append("one seed: no standard deviation and no interval; give --seeds 2 or more")
     diverged = [
         f"{cell['series']} at ε = {cell['epsilon']:g}" for cell in ran if not np.isfinite(float(cell["mean"]))
     ]
     if diverged:
-        found.append(f"diverged, so without a number{mark}: {', '.join(diverged)}")
+        notes.append(f"diverged, so without a number{mark}: {', '.join(diverged)}")
     lost = [f"{cell['series']} at ε = {cell['epsilon']:g}" for cell in ran if not cell["beats_constant"]]
     if lost:
-        found.append(f"no better than a constant{mark}: {', '.join(lost)}")
+        notes.append(f"no better than a constant{mark}: {', '.join(lost)}")
     above = [
         f"{cell['series']} at ε = {cell['epsilon']:g} (certified {at_most(float(cell['certified'])):g})"
         for cell in ran
         if cell["within"] < cell["owners"]
     ]
     if above:
-        found.append(f"above the budget: {', '.join(above)}")
+        notes.append(f"above the budget: {', '.join(above)}")
     views = {cell["series"]: f"{cell['view']}, {cell['relation']}" for cell in ran}
     if len(set(views.values())) > 1:
-        each = "; ".join(f"{series}: {view}" for series, view in views.items())
-        found.append(f"certificates are against different views, so equal ε do not protect alike: {each}")
-    found += sorted({f"{cell['series']}: {cell['reason']}" for cell in ran if cell["reason"]})
-    found += sorted(
+        by_series = "; ".join(f"{series}: {view}" for series, view in views.items())
+        notes.append(
+            f"certificates are against different views, so equal ε do not protect alike: {by_series}"
+        )
+    notes += sorted({f"{cell['series']}: {cell['reason']}" for cell in ran if cell["reason"]})
+    notes += sorted(
         {
             f"{warning}{ORACLE * _sizes_are_private(cell)}"  # of how many records an owner has
             for cell in ran
@@ -155,4 +159,4 @@ def _notes(comparison: Comparison, prepared: Prepared, cells: list[dict[str, Any
         }
     )
     table = prepared.table
-    return [*found, *undeclared(table.classes_declared, table.columns_declared)]
+    return [*notes, *undeclared(table.classes_declared, table.columns_declared)]

@@ -52,7 +52,7 @@ class NoiseSource(Protocol):
 def source(generator: Generator, plan: ReleasePlan, owner: int) -> NoiseSource:
     """The owner's own source for this plan."""
     # Wider than the plan says, so that rounding, to whole numbers and in the sum, is covered (`rounding_slack`).
-    lattice = LATTICE if plan.masked is None else plan.masked.lattice
+    lattice = LATTICE if plan.lattice is None else plan.lattice[owner]
     scale = lattice * (1.0 + rounding_slack(plan, owner))
     return _Own(generator, noises.spec(plan), fitting(scale))
 

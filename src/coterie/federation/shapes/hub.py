@@ -4,6 +4,9 @@ In each round owners release their message to the aggregator, which waits for al
 enough of them, and sends everyone the weighted sum of what came, scaled up to the weight of all. A sum has one
 version: it is on the aggregator's disk before it leaves. The first round waits for everybody, and nobody releases
 anything before that: an owner asks for the sum, and is asked for its message.
+
+Where owners rely on each other's noise, messages are whole numbers. They are added up as such, and the sum is rounded
+once: so all that anybody is told follows from the sum alone.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from coterie.federation.shapes.voice import Diverged, Voice
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
+from coterie.program import Program
 
 _PUBLIC, _SUM, _DONE = "public", "sum", "done"  # keys of the journal
 
@@ -32,7 +36,8 @@ class HubOwner(Asking):
     def __init__(self, rounds: int, side: RoundsSide, outlet: Outlet, patience: Patience) -> None:
         super().__init__(rounds, patience)
         self._side, self._journal = side, outlet.journal
-        self._type = exchange.vector_type(side.layout)
+        self._layout = sum_layout(side.layout)
+        self._type = exchange.vector_type(self._layout)
         self._voice = Voice(side, outlet)
         stored = self._journal.get(_PUBLIC)
         self._back = stored is not None  # after a restart: ask first whether the round is over
@@ -77,13 +82,13 @@ class HubOwner(Asking):
         raise Refused(f"{message.kind.name}: not in a protocol with an aggregator")
 
     def _absorbed(self, message: Message, now: float) -> list[Out]:
-        total = exchange.vector(message.body, self._side.layout, self._type)
+        total = exchange.vector(message.body, self._layout, self._type)
         if message.step <= self._step:
             return []
         if message.step > self._step + 1:  # others are ahead: its own rounds are over, and it follows
             self._back = True
             return [self._want()]
-        mixed = exchange.tree(total, self._side.layout)
+        mixed = exchange.tree(total, self._layout)
         said = self._voice.said(message.step)
         # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
         own = mixed if said is None else wire.unpack(said, self._side.layout)
@@ -120,6 +125,26 @@ class HubOwner(Asking):
         return Out(AGGREGATOR, Message(Kind.WANT, self._step + 1))
 
 
+def weights_of(program: Program) -> np.ndarray:
+    """(owners,) what each message counts for: its weight in the sum, or in whole numbers, its records' part of it."""
+    assert program.aggregate is not None
+    return program.aggregate if program.plan.lattice is None else program.plan.parts
+
+
+def sum_layout(message: wire.Layout) -> wire.Layout:
+    """What a sum of such messages looks like: real numbers in any case."""
+    if not _is_whole(message):
+        return message
+    import jax
+
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for _, shape in message.leaves]
+    return wire.foreign(jax.tree.unflatten(message.tree, shapes))
+
+
+def _is_whole(message: wire.Layout) -> bool:
+    return all(kind == "int32" for kind, _ in message.leaves)
+
+
 class Aggregator(Adding):
     """Adds up the owners' messages: a `Machine`. It sees releases alone.
 
@@ -137,9 +162,10 @@ class Aggregator(Adding):
         journal: Journal,
         patience: Patience,
     ) -> None:
+        """`weights`: as `weights_of`; `layout`: of a message."""
         super().__init__(names, rounds, patience)
-        self._layout, self._journal = layout, journal
-        self._type = exchange.vector_type(layout)
+        self._layout, self._journal, self._whole = layout, journal, _is_whole(layout)
+        self._type = exchange.vector_type(sum_layout(layout))
         self._weights = np.asarray(weights, self._type)
         self._needed = max(quorum, len(names) // 2 + 1)
         self._step = int.from_bytes(journal.get(_DONE) or b"")
@@ -195,7 +221,8 @@ class Aggregator(Adding):
         return self._step == 0 and len(self._come) < len(self._names)
 
     def _told(self, owner: int, message: Message) -> None:
-        value = exchange.vector(message.body, self._layout, self._type)
+        kind = np.dtype("<i4") if self._whole else self._type
+        value = exchange.vector(message.body, self._layout, kind)
         if message.step > self._step + 1:
             raise Refused("ahead of the sum")
         due = message.step == self._step + 1
@@ -214,7 +241,7 @@ class Aggregator(Adding):
         if self.done or not self._enough() or (waiting and not self._overdue()):
             return []
         present = sorted(self._values)
-        total = sum((self._weights[one] * self._values[one] for one in present), np.zeros((), self._type))
+        total = self._added(present)
         whole, part = self._weights.sum(), self._weights[present].sum()
         body = (total if len(present) == len(self._names) else total * (whole / part)).tobytes()
         step = self._step + 1
@@ -224,6 +251,11 @@ class Aggregator(Adding):
         self._step, self._since, self._asked = step, self._now, self._now
         self._values, self._declined = {}, set()
         return [Out(name, Message(Kind.SUM, step, 0, body)) for name in self._names]
+
+    def _added(self, present: Sequence[int]) -> np.ndarray:
+        if self._whole:  # weights are in the cells
+            return np.sum([self._values[one] for one in present], axis=0, dtype=np.int64).astype(self._type)
+        return sum((self._weights[one] * self._values[one] for one in present), np.zeros((), self._type))
 
     def _missing(self) -> list[int]:
         return [owner for owner in range(len(self._names)) if owner not in self._values]

@@ -66,14 +66,14 @@ def encode(columns: Any, fields: Sequence[Feature]) -> Encoded:
     if isinstance(fields[0], Image):
         return _images(columns[fields[0].name], fields[0])
     fields = [field for field in fields if not isinstance(field, Image)]  # which stand alone
-    each = [_names(field) for field in fields]
-    names = tuple(name for made in each for name in made)
+    by_field = [_names(field) for field in fields]
+    names = tuple(name for field_names in by_field for name in field_names)
     rows = len(columns[fields[0].name])
     x = np.zeros((rows, len(names)), np.float32)
     bounds = np.tile(np.array([0.0, 1.0], np.float32), (len(names), 1))
     at = 0
-    for field, made in zip(fields, each):
-        values, width = np.asarray(columns[field.name]), len(made)
+    for field, field_names in zip(fields, by_field):
+        values, width = np.asarray(columns[field.name]), len(field_names)
         if isinstance(field, (Numeric, Days)):
             x[:, at] = scale(values, field.low, field.high, isinstance(field, Numeric) and field.log)
             bounds[at, 0] = -1.0
@@ -93,7 +93,7 @@ def encode(columns: Any, fields: Sequence[Feature]) -> Encoded:
 
 
 def _images(values: np.ndarray, field: Image) -> Encoded:
-    """As they are; the table without rows that an agreement makes has a shape, too."""
+    """Images as they are; an agreement's table without rows has the declared shape, too."""
     x = values if len(values) else np.zeros((0, *field.shape), np.float32)
     return Encoded(x, (field.name,), np.array([[field.low, field.high]], np.float32), (field,))
 
@@ -133,7 +133,7 @@ def _names(field: Field) -> tuple[str, ...]:
 
 
 def _codes(values: np.ndarray, field: Binned | Category | Parts) -> list[tuple[int, np.ndarray]]:
-    """Where in the field's columns a list begins, and which of it each row is, -1 if none."""
+    """For each list of the field, its first column and the place of each row's value in the list, -1 if none."""
     if isinstance(field, Category):
         return [(0, codes_of(values, field.values))]
     if isinstance(field, Binned):

@@ -41,10 +41,10 @@ def verified(file: File, folder: Path) -> Path:
             f"{path}: missing. docs/data.md says where to get it; set COTERIE_DATA or --data-dir."
         )
     stat = path.stat()
-    found = _sha256(path, stat.st_size, stat.st_mtime_ns)
-    if found != file.sha256:
+    actual = _sha256(path, stat.st_size, stat.st_mtime_ns)
+    if actual != file.sha256:
         raise InputError(
-            f"{path}: sha256 is {found[:12]}…, must be {file.sha256[:12]}…. Fetch the file again."
+            f"{path}: sha256 is {actual[:12]}…, must be {file.sha256[:12]}…. Fetch the file again."
         )
     return path
 

@@ -71,7 +71,7 @@ def fitted(frame: Frame, fields: Sequence[Feature]) -> FittedColumns:
             values[empty] = nothing(field)
         columns[field.name] = values
         outside += strange
-    return FittedColumns(encode(columns, fields), tuple(one for one in outside if one.rows))
+    return FittedColumns(encode(columns, fields), tuple(misfit for misfit in outside if misfit.rows))
 
 
 def _images(column: Frame, field: Image) -> FittedColumns:
@@ -87,8 +87,8 @@ def _values(column: Frame, field: Field) -> tuple[np.ndarray, list[Outside]]:
     """A column without empty cells, as `encode` takes it, and the rows that do not fit; a cell counts by itself."""
     if isinstance(field, Days):
         days = days_since(field.origin, _dates(column, field))
-        said = f"{day(field, field.low)}, {day(field, field.high)}"
-        return days, [out_of_range(field.name, days, field.low, field.high, said)]
+        ends = f"{day(field, field.low)}, {day(field, field.high)}"
+        return days, [out_of_range(field.name, days, field.low, field.high, ends)]
     if isinstance(field, Parts):
         return _dates(column, field), []
     if isinstance(field, (Category, Flag)):
@@ -118,14 +118,14 @@ def _empty(field: Field, empty: np.ndarray) -> Outside:
     return Outside(field.name, int(empty.sum()), len(empty), "are empty", then + more)
 
 
-def out_of_range(name: str, values: np.ndarray, low: float, high: float, said: str = "") -> Outside:
-    """The rows of a number that are moved to an end of its range; `said`: the range in words."""
+def out_of_range(name: str, values: np.ndarray, low: float, high: float, ends: str = "") -> Outside:
+    """The rows of a number that are moved to an end of its range; `ends`: the range in words."""
     rows = int(((values < low) | (values > high)).sum())
     return Outside(
         name,
         rows,
         len(values),
-        f"lie outside [{said or f'{low:g}, {high:g}'}]",
+        f"lie outside [{ends or f'{low:g}, {high:g}'}]",
         "they count as its nearer end",
     )
 
@@ -144,12 +144,12 @@ def _unlisted(name: str, listed: Sequence[str], words: np.ndarray, codes: np.nda
 
 def _near(words: np.ndarray, vocabulary: Sequence[str]) -> int:
     """How many words that a list does not hold look to a person as if it did."""
-    known = {folded(one) for one in vocabulary}
+    known = {folded(word) for word in vocabulary}
     return sum(rows for word, rows in Counter(words.tolist()).items() if folded(word) in known)
 
 
 def places(words: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
-    """Where each word stands in a public list, -1 if nowhere; a number fits however it is written.
+    """The place of each word in a public list, -1 if nowhere; a number fits however it is written.
 
     >>> places(np.array(["b", "z", "1.0"], object), ("a", "b", "1")).tolist()
     [1, -1, 2]
@@ -163,8 +163,8 @@ def places(words: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
         if canonical is not None:  # two of the list that are the same number: only as they are written
             loose[canonical] = -1 if canonical in loose else at
     codes, different = pd.factorize(words)
-    found = [exact.get(word, loose.get(number_text(word) or "", -1)) for word in different]
-    return np.array(found, np.int32)[codes]
+    positions = [exact.get(word, loose.get(number_text(word) or "", -1)) for word in different]
+    return np.array(positions, np.int32)[codes]
 
 
 def targets(column: Frame, classes: Sequence[str]) -> np.ndarray:
@@ -189,16 +189,16 @@ def amounts(column: Frame, limits: tuple[float, float]) -> tuple[np.ndarray, Out
 
 def check_some_fit(outside: Sequence[Outside]) -> None:
     """A column none of whose rows fits says nothing: its declaration is wrong, perhaps its unit."""
-    for one in outside:
-        if one.rows == one.of:
+    for misfit in outside:
+        if misfit.rows == misfit.of:
             raise InputError(
-                f"column {one.column!r}: all {one.of:,} rows {one.words}. Check its unit and the columns file."
+                f"column {misfit.column!r}: all {misfit.of:,} rows {misfit.words}. Check its unit and the columns file."
             )
 
 
 def findings(outside: Sequence[Outside]) -> tuple[str, ...]:
     """What did not fit, in words; of many columns the first few."""
-    told = [str(one) for one in outside[:SAID]]
+    sentences = [str(misfit) for misfit in outside[:SAID]]
     if len(outside) > SAID:
-        told.append(f"{len(outside) - SAID:,} more columns have rows outside what is declared for them")
-    return tuple(told)
+        sentences.append(f"{len(outside) - SAID:,} more columns have rows outside what is declared for them")
+    return tuple(sentences)

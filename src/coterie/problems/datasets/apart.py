@@ -51,7 +51,7 @@ def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, TableIdentity]:
         try:
             with reader.stdin:
                 pickle.dump((schema, path, unit), reader.stdin)
-            found = pickle.load(reader.stdout)
+            reply = pickle.load(reader.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             raise ProcessError(
                 f"data={str(path)!r}: the process that reads it ended with status {reader.wait()}. "
@@ -60,9 +60,9 @@ def read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, TableIdentity]:
         except BaseException:
             reader.kill()
             raise
-    if isinstance(found, CoterieError):
-        raise found
-    return found
+    if isinstance(reply, CoterieError):
+        raise reply
+    return reply
 
 
 def answer() -> None:
@@ -73,10 +73,10 @@ def answer() -> None:
     gc.enable()
     schema, path, unit = pickle.load(sys.stdin.buffer)
     try:
-        found = _read(schema, path, unit)
+        reply = _read(schema, path, unit)
     except CoterieError as error:
-        found = error
-    pickle.dump(found, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        reply = error
+    pickle.dump(reply, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def _read(schema: Schema, path: Path, unit: Unit) -> tuple[Rows, TableIdentity]:

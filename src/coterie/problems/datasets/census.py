@@ -91,8 +91,8 @@ def read() -> dict[str, np.ndarray]:
     one encoder serves every data set."""
     file = resources.files("coterie.problems") / "embedded" / "census.npz"
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        found = {name: arrays[name] for name in arrays.files}
+        columns = {name: arrays[name] for name in arrays.files}
     for field in FIELDS:
         values = field.values if isinstance(field, Category) else field.edges[:-1]
-        found[field.name] = np.asarray(values)[found[field.name]]
-    return found
+        columns[field.name] = np.asarray(values)[columns[field.name]]
+    return columns

@@ -53,13 +53,13 @@ def dates_of(field: Days | Parts, cells: np.ndarray) -> np.ndarray:
         return cells.astype("datetime64[D]")
     read = reader(f"column {field.name!r}", field.written)
     known = {cell: read(cell) for cell in set(cells.tolist())}
-    found = [known[cell] for cell in cells.tolist()]
+    dates = [known[cell] for cell in cells.tolist()]
     if None in known.values():
-        row = next(number for number, one in enumerate(found, 1) if one is None)
+        row = next(number for number, parsed in enumerate(dates, 1) if parsed is None)
         raise InputError(
             f"column {field.name!r}: row {row} is no date written as {field.written}. Correct or remove such rows."
         )
-    return np.array(found, "datetime64[D]")
+    return np.array(dates, "datetime64[D]")
 
 
 def days_since(origin: str, dates: np.ndarray) -> np.ndarray:

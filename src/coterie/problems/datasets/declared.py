@@ -134,7 +134,11 @@ def from_json(value: Any, source: str) -> Declared:
         if not is_list(spec) and not isinstance(spec, Mapping):
             raise InputError(f"{source}: column {name!r} must be [low, high], a list of values, or a table.")
     left, from_rows = value.get("leave_out", []), value.get("from_rows", False)
-    if not is_list(left) or not all(isinstance(one, str) for one in left) or not isinstance(from_rows, bool):
+    if (
+        not is_list(left)
+        or not all(isinstance(name, str) for name in left)
+        or not isinstance(from_rows, bool)
+    ):
         raise InputError(f"{source}: leave_out must be a list of columns, and from_rows true or false.")
     return Declared(
         target=target,
@@ -142,18 +146,18 @@ def from_json(value: Any, source: str) -> Declared:
         unit=value.get("unit", ""),
         leave_out=tuple(left),
         from_rows=from_rows,
-        classes=tuple(_class(one, source) for one in classes),
+        classes=tuple(_class(label, source) for label in classes),
         range=None if limits is None else span("range", limits),
         **_of_units(value, source),
     )
 
 
-def _misplaced(key: str, said: Any) -> str:
+def _misplaced(key: str, content: Any) -> str:
     """What an unknown key may have been meant as: a known one, mistyped, or a column above [columns]."""
     meant = _check.meant(key, _KEYS)
-    if not is_list(said):
+    if not is_list(content):
         return meant
-    if any(isinstance(one, str) for one in said):  # no range
+    if any(isinstance(entry, str) for entry in content):  # no range
         return meant or f' A column\'s values go below [columns]: {key} = ["…", "…"].'
     return f"{meant} A column's range goes below [columns]: {key} = [low, high]."
 
@@ -161,7 +165,7 @@ def _misplaced(key: str, said: Any) -> str:
 def _of_units(value: Mapping[str, Any], source: str) -> dict[str, Any]:
     """What it says about the unit of privacy."""
     unit, records, latest = (value.get(key) for key in ("privacy_unit", "records_per_unit", "latest"))
-    if not all(one is None or (isinstance(one, str) and one) for one in (unit, latest)):
+    if not all(column is None or (isinstance(column, str) and column) for column in (unit, latest)):
         raise InputError(f'{source}: privacy_unit and latest must name columns, privacy_unit = "patient".')
     if records is not None and (type(records) is not int or records < 1):
         raise InputError(f"{source}: records_per_unit={records!r:.40}: must be a whole number, at least 1.")
@@ -186,14 +190,16 @@ def declared(columns: Columns | None, target: str | None = None) -> Declared:
     """What a columns file says, with the target that was named beside it; the two must not contradict."""
     if columns is None:
         return Declared(target=target)
-    said = from_json(columns, "columns") if isinstance(columns, Mapping) else read_toml(Path(columns))
-    if target is not None and said.target not in (None, target):
-        raise InputError(f"target={target!r}: the columns file says {said.target!r}. Give one of them.")
-    return replace(said, target=target or said.target)
+    declaration = from_json(columns, "columns") if isinstance(columns, Mapping) else read_toml(Path(columns))
+    if target is not None and declaration.target not in (None, target):
+        raise InputError(
+            f"target={target!r}: the columns file says {declaration.target!r}. Give one of them."
+        )
+    return replace(declaration, target=target or declaration.target)
 
 
 def _class(value: Any, source: str) -> str:
-    """1 and 1.0 are the same class."""
+    """The name of a class; 1 and 1.0 are the same one."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InputError(f"{source}: classes: {value!r} must be a text, as the file has it, or a number.")
     return value if isinstance(value, str) else number_text(repr(value)) or repr(value)

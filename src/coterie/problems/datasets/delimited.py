@@ -57,13 +57,13 @@ def read(path: Path, text: Collection[str], check_names: Any) -> Delimited:
     """
     import pandas as pd
 
-    found = decoded(path)
-    names = header(path, found.content)
+    file = decoded(path)
+    names = header(path, file.content)
     check_names(path, names.columns)
-    _check_width(path, found.content, names)
+    _check_width(path, file.content, names)
     as_text: Any = {name: str for name in names.columns if names.separator != "," or name in text}
     frame = pd.read_csv(
-        io.StringIO(found.content),
+        io.StringIO(file.content),
         sep=names.separator,
         dtype=as_text,
         index_col=False,
@@ -74,9 +74,9 @@ def read(path: Path, text: Collection[str], check_names: Any) -> Delimited:
             if name not in text:
                 frame[name] = _with_points(frame[name])
     sign = "point" if names.separator == "," else "comma or point"
-    encoding = "UTF-8 with a byte-order mark" if found.marked else "UTF-8"
+    encoding = "UTF-8 with a byte-order mark" if file.marked else "UTF-8"
     words = f"CSV with {SEPARATORS[names.separator]} between cells, decimal {sign}, {encoding}"
-    return Delimited(frame, words, _about_lines(found))
+    return Delimited(frame, words, _about_lines(file))
 
 
 class Header(NamedTuple):
@@ -125,12 +125,12 @@ def decoded(path: Path) -> Text:
     try:
         return Text(data.decode("utf-8"), marked, 0, lines)
     except UnicodeDecodeError:
-        parts, others = [], 0
+        parts, other_lines = [], 0
         for number, line in enumerate(data.split(b"\n"), 1):
             part, is_other = _line(path, line, number)
             parts.append(part)
-            others += is_other
-        return Text("\n".join(parts), marked, others, lines)
+            other_lines += is_other
+        return Text("\n".join(parts), marked, other_lines, lines)
 
 
 def _wide(path: Path) -> InputError:

@@ -41,9 +41,9 @@ def read_frame(path: Path, text: Collection[str] = ()) -> Frame:
     kind = check_file(path)
     try:
         if kind == ".csv":
-            found = delimited.read(path, text, check_names)
-            found.frame.attrs |= {_READ_AS: found.read_as, _FINDINGS: found.findings}
-            return found.frame
+            rows = delimited.read(path, text, check_names)
+            rows.frame.attrs |= {_READ_AS: rows.read_as, _FINDINGS: rows.findings}
+            return rows.frame
         return _npz(path) if kind == ".npz" else _parquet(path)
     except (ValueError, OSError, EOFError, csv.Error, zipfile.BadZipFile) as error:
         # its words are the library's, and may quote a cell
@@ -171,6 +171,6 @@ def first_row(bad) -> int:
 def missing(what: str, name: str, source: str, columns) -> InputError:
     """The error about a column that is not there, with the one that may have been meant."""
     names = [str(column) for column in columns]
-    meant = [other for other in names if folded(other) == folded(name)]
+    meant = [column for column in names if folded(column) == folded(name)]
     hint = f"Did you mean {meant[0]!r}?" if meant else f"Columns: {some(names)}."
     return InputError(f"{what}={name!r}: no such column in {source}. {hint}")

@@ -31,9 +31,9 @@ def identity(frame: Frame) -> TableIdentity:
     """What a table is known by.
 
     >>> import pandas as pd
-    >>> one = identity(pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}))
-    >>> other = identity(pd.DataFrame({"b": ["v", "u"], "a": [2.0, 1.0]}))
-    >>> one.content == other.content, one.order == other.order
+    >>> table = identity(pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}))
+    >>> turned = identity(pd.DataFrame({"b": ["v", "u"], "a": [2.0, 1.0]}))
+    >>> table.content == turned.content, table.order == turned.order
     (True, False)
     """
     names = sorted(map(str, frame.columns))
@@ -56,7 +56,9 @@ def _cells(column: Frame) -> np.ndarray:
 
     if pixels.shape_of(column) is not None:
         images = (np.asarray(image, np.float64) + 0.0 for image in column)
-        hashes = [hashlib.sha256(f"{one.shape}".encode() + one.tobytes()).digest()[:_BYTES] for one in images]
+        hashes = [
+            hashlib.sha256(f"{image.shape}".encode() + image.tobytes()).digest()[:_BYTES] for image in images
+        ]
         return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _BYTES)
     codes, texts = pd.factorize(column.astype(object), use_na_sentinel=True)
     hashes = [hashlib.sha256(_text(value).encode()).digest()[:_BYTES] for value in texts]

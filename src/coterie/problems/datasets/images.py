@@ -71,5 +71,5 @@ def _images(name, train, test, classes: tuple[str, ...], source: str) -> Table:
 
 
 def _unit(pixels: np.ndarray) -> np.ndarray:
-    """In float32 throughout: a float64 copy of CIFAR-10 would take more than a gigabyte."""
+    """Pixels in [0, 1], in float32 throughout: a float64 copy of CIFAR-10 would take more than a gigabyte."""
     return np.multiply(pixels, np.float32(1 / 255), dtype=np.float32)

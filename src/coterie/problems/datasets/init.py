@@ -126,12 +126,12 @@ def _image(name: str, shape: tuple[int, ...], column: Frame | None) -> str:
 
 
 def _read_off(column: Frame) -> list[str]:
-    """A column's line by its rows."""
+    """The line of a column, read off its rows."""
     name, cells = str(column.name), _cells(column)
-    said = _kind_of(cells)
-    if said is None:
+    form = _kind_of(cells)
+    if form is None:
         return [f"# {_key(name)}: no kind fits its rows", *_open(name)]
-    kind, words = said
+    kind, words = form
     if len(cells) < len(column):
         words += f', missing = "{"none" if kind == "category" else "middle"}"'
     return [f"{_key(name)} = {{{words}}}  # a {kind}"]
@@ -154,8 +154,8 @@ def _kind_of(cells: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _cells(column: Frame) -> list[str]:
-    """What is not empty, as texts."""
-    return [str(one) for one in column[~column.isna()].tolist()]
+    """The cells that are not empty, as texts."""
+    return [str(cell) for cell in column[~column.isna()].tolist()]
 
 
 def _different(cells: Iterable[str]) -> list[str]:

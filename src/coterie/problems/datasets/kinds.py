@@ -54,9 +54,9 @@ def is_id(name: str) -> bool:
 def as_field(name: str, spec: Spec) -> Feature:
     """A column as it is encoded; InputError names what contradicts."""
     what = f"column {name!r}"
-    said = spec if isinstance(spec, Mapping) else _short(spec)
-    kind = _kind(what, said)
-    for key in said:
+    entry = spec if isinstance(spec, Mapping) else _short(spec)
+    kind = _kind(what, entry)
+    for key in entry:
         if key not in _KEYS[kind]:
             raise InputError(
                 f"{what}: {key!r} does not go with {kind!r}. Known there: {', '.join(_KEYS[kind])}."
@@ -65,22 +65,22 @@ def as_field(name: str, spec: Spec) -> Feature:
         raise InputError(
             f"{what}: is named like an id, which says who a row is about. Name it in leave_out, or list its values."
         )
-    return _MAKE[kind](name, what, said)
+    return _MAKE[kind](name, what, entry)
 
 
 def plain(spec: Any) -> Any:
     """A column's declaration in JSON's terms: lists, texts, numbers. TOML's dates become texts."""
     if isinstance(spec, Mapping):
-        return {str(key): plain(one) for key, one in spec.items()}
+        return {str(key): plain(part) for key, part in spec.items()}
     if isinstance(spec, (list, tuple)):
-        return [plain(one) for one in spec]
+        return [plain(part) for part in spec]
     if isinstance(spec, date) and not isinstance(spec, datetime):
         return spec.isoformat()
     return spec.item() if isinstance(spec, np.generic) else spec
 
 
 def span(what: str, values: Any) -> tuple[float, float]:
-    """A public range."""
+    """A public range, checked."""
     fine = (
         is_list(values)
         and len(values) == 2
@@ -100,67 +100,71 @@ def _short(values: Sequence[Any]) -> Mapping[str, Any]:
     return {"values" if texts else "range": values}
 
 
-def _kind(what: str, said: Mapping[str, Any]) -> str:
+def _kind(what: str, entry: Mapping[str, Any]) -> str:
     """The key that tells what the column is; a date's range is of dates."""
-    there = [key for key in ("date", "parts", "true", "values", "image") if key in said]
+    there = [key for key in ("date", "parts", "true", "values", "image") if key in entry]
     if len(there) > 1:
         raise InputError(f"{what}: {there[0]!r} does not go with {there[1]!r}. Say one of them.")
-    if not there and "range" not in said:
+    if not there and "range" not in entry:
         raise InputError(
             f"{what}: needs range, values, date, parts, image, or true and false. See docs/data.md."
         )
     return there[0] if there else "range"
 
 
-def _number(name: str, what: str, said: Mapping[str, Any]) -> Field:
-    unit = _text(what, "unit", said.get("unit", ""))
-    low, high = span(what, said["range"])
-    return Numeric(name, low, high, unit=unit, missing=_missing(what, said, "middle"))
+def _number(name: str, what: str, entry: Mapping[str, Any]) -> Field:
+    unit = _text(what, "unit", entry.get("unit", ""))
+    low, high = span(what, entry["range"])
+    return Numeric(name, low, high, unit=unit, missing=_missing(what, entry, "middle"))
 
 
-def _category(name: str, what: str, said: Mapping[str, Any]) -> Field:
-    return Category(name, _words(what, "values", said["values"]), _missing(what, said, "none"))
+def _category(name: str, what: str, entry: Mapping[str, Any]) -> Field:
+    return Category(name, _words(what, "values", entry["values"]), _missing(what, entry, "none"))
 
 
-def _flag(name: str, what: str, said: Mapping[str, Any]) -> Field:
-    true, false = (_words(what, key, said.get(key)) for key in ("true", "false"))
+def _flag(name: str, what: str, entry: Mapping[str, Any]) -> Field:
+    true, false = (_words(what, key, entry.get(key)) for key in ("true", "false"))
     if set(true) & set(false):
         raise InputError(f"{what}: {sorted(set(true) & set(false))[0]!r} is listed as true and as false.")
-    return Flag(name, true, false, _missing(what, said, "middle"))
+    return Flag(name, true, false, _missing(what, entry, "middle"))
 
 
-def _days(name: str, what: str, said: Mapping[str, Any]) -> Field:
-    origin = _day(what, "date", said["date"])
-    ends: Any = said.get("range")
+def _days(name: str, what: str, entry: Mapping[str, Any]) -> Field:
+    origin = _day(what, "date", entry["date"])
+    ends: Any = entry.get("range")
     if not is_list(ends) or len(ends) != 2:
         raise InputError(
             f'{what}: a date needs range = ["YYYY-MM-DD", "YYYY-MM-DD"], its first and last day.'
         )
-    first, last = (_day(what, "range", one) for one in ends)
+    first, last = (_day(what, "range", end) for end in ends)
     if not first < last:
         raise InputError(f"{what}: range = [{first}, {last}] must go from an earlier day to a later one.")
     low, high = (float((end - origin).days) for end in (first, last))
-    return Days(name, origin.isoformat(), low, high, _written(what, said), _missing(what, said, "middle"))
+    return Days(name, origin.isoformat(), low, high, _written(what, entry), _missing(what, entry, "middle"))
 
 
-def _parts(name: str, what: str, said: Mapping[str, Any]) -> Field:
-    parts = _words(what, "parts", said["parts"])
+def _parts(name: str, what: str, entry: Mapping[str, Any]) -> Field:
+    parts = _words(what, "parts", entry["parts"])
     for part in parts:
         if part not in PARTS:
             raise InputError(f"{what}: parts: {part!r:.40} must be one of {', '.join(PARTS)}.")
-    return Parts(name, parts, _written(what, said), _missing(what, said, "none"))
+    return Parts(name, parts, _written(what, entry), _missing(what, entry, "none"))
 
 
-def _image(name: str, what: str, said: Mapping[str, Any]) -> Image:
-    shape: Any = said["image"]
-    fine = is_list(shape) and len(shape) in (2, 3) and all(type(one) is int and one > 0 for one in shape)
+def _image(name: str, what: str, entry: Mapping[str, Any]) -> Image:
+    shape: Any = entry["image"]
+    fine = (
+        is_list(shape)
+        and len(shape) in (2, 3)
+        and all(type(length) is int and length > 0 for length in shape)
+    )
     if not fine or math.prod(shape) > MOST_PIXELS:
         raise InputError(
             f"{what}: image={shape!r:.40} must be [height, width] or [height, width, channels], whole numbers above 0."
         )
-    if "range" not in said:
+    if "range" not in entry:
         raise InputError(f"{what}: images need the public range of their values, range = [low, high].")
-    return Image(name, tuple(shape), *span(what, said["range"]))
+    return Image(name, tuple(shape), *span(what, entry["range"]))
 
 
 _MAKE: Mapping[str, Callable[[str, str, Mapping[str, Any]], Feature]] = {
@@ -176,16 +180,16 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _missing(what: str, said: Mapping[str, Any], word: str) -> str:
+def _missing(what: str, entry: Mapping[str, Any], word: str) -> str:
     """What an empty cell counts as; `word` for the kind: a list has no middle."""
-    given = said.get("missing", "")
-    if "missing" in said and given not in (word, MARKED):
+    given = entry.get("missing", "")
+    if "missing" in entry and given not in (word, MARKED):
         raise InputError(f"{what}: missing={given!r:.40} must be {word!r} or {MARKED!r}.")
     return given
 
 
-def _written(what: str, said: Mapping[str, Any]) -> str:
-    written = _text(what, "written", said.get("written", WRITTEN))
+def _written(what: str, entry: Mapping[str, Any]) -> str:
+    written = _text(what, "written", entry.get("written", WRITTEN))
     reader(what, written)  # which checks it
     return written
 
@@ -212,5 +216,5 @@ def _text(what: str, key: str, value: Any) -> str:
 
 
 def is_list(value: Any) -> bool:
-    """As files and agreements have them."""
+    """Whether a value is a list, as files and agreements have them."""
     return isinstance(value, (list, tuple))

@@ -58,21 +58,23 @@ class Records:
         columns: Columns | None,
         unit: Unit = RECORD,
     ) -> Table:
-        """As `load_file` makes it of a file; the target or the owner may have come with the rows."""
+        """The table, as `load_file` makes it of a file; the target or the owner may have come with the rows."""
         frame, named = self.frame, self.target
         if self.owner is not None and owner_column is not None:
             raise InputError(f"owner_column={owner_column!r}: owners are given, too. Give one of them.")
-        said = declared(columns, target)
-        if named is not None and said.target is not None:  # y has no name of its own, or a better one
-            if said.target != named and said.target in frame.columns:
+        declaration = declared(columns, target)
+        if named is not None and declaration.target is not None:  # y has no name of its own, or a better one
+            if declaration.target != named and declaration.target in frame.columns:
                 raise InputError(
-                    f"target={said.target!r}: is a column of X, and y is given. Give one of them."
+                    f"target={declaration.target!r}: is a column of X, and y is given. Give one of them."
                 )
-            frame, named = frame.rename(columns={named: said.target}), said.target
-        if named is None and said.target is None:
+            frame, named = frame.rename(columns={named: declaration.target}), declaration.target
+        if named is None and declaration.target is None:
             raise InputError("target=None: name the column that is to be learnt, or give data=(X, y).")
-        said = declared(columns, said.target or named)
-        return table_of(frame, NAME, said, self.owner or owner_column, test_too=self.held_out, unit=unit)
+        declaration = declared(columns, declaration.target or named)
+        return table_of(
+            frame, NAME, declaration, self.owner or owner_column, test_too=self.held_out, unit=unit
+        )
 
 
 def _frame_with_target(data: Held) -> tuple[Frame, str | None]:
@@ -147,8 +149,8 @@ def _named_labels(data: Held, frame: Frame) -> Frame:
 
 def _pairs(data: Held) -> tuple[np.ndarray, np.ndarray] | None:
     """X and y of what gives pairs row by row; None of what does not."""
-    others = ("columns", "to_pandas", "toarray", "__array__", "keys")
-    if isinstance(data, (list, str)) or any(hasattr(data, name) for name in others):
+    attributes = ("columns", "to_pandas", "toarray", "__array__", "keys")
+    if isinstance(data, (list, str)) or any(hasattr(data, name) for name in attributes):
         return None
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         return None
@@ -159,10 +161,10 @@ def _pairs(data: Held) -> tuple[np.ndarray, np.ndarray] | None:
                 f"data: row {number} is no pair (x, y). Give a dataset of pairs, a frame, or (X, y)."
             )
     xs = [np.asarray(x) for x, _ in rows]
-    other = [number for number, x in enumerate(xs, 1) if x.shape != xs[0].shape]
-    if other:
+    odd = [number for number, x in enumerate(xs, 1) if x.shape != xs[0].shape]
+    if odd:
         raise InputError(
-            f"data: row {other[0]} has another shape than the rows before. Give rows of one shape."
+            f"data: row {odd[0]} has another shape than the rows before. Give rows of one shape."
         )
     if not xs:
         raise InputError("data: has no rows. Give at least 5.")
@@ -171,12 +173,12 @@ def _pairs(data: Held) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _one_each(what: str, values: Any, rows: int) -> Any:
     """A value for each row, whatever index it came with."""
-    found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.shape != (rows,):
-        raise InputError(f"{what}: has shape {found.shape} for {rows} rows. Give one value for each row.")
-    return found
+    column = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.shape != (rows,):
+        raise InputError(f"{what}: has shape {column.shape} for {rows} rows. Give one value for each row.")
+    return column
 
 
 def _check_width(columns: int) -> None:

@@ -71,21 +71,25 @@ def load_file(
     metrics on them are marked as oracle values, for the researcher.
     """
     path = Path(path)
-    said = declared(columns, target)
-    if said.target is None:
+    declaration = declared(columns, target)
+    if declaration.target is None:
         check_file(path)
         raise InputError(
             f"target=None: name the column of {path} that is to be learnt (--target, or target in a columns file)."
         )
-    text = {*said.texts, *([owner] if owner else []), *([] if said.range else [said.target])}
-    text |= set(persons.texts_of(unit, said))
-    return table_of(read_frame(path, text), path.name, said, owner, features, unit=unit)
+    text = {
+        *declaration.texts,
+        *([owner] if owner else []),
+        *([] if declaration.range else [declaration.target]),
+    }
+    text |= set(persons.texts_of(unit, declaration))
+    return table_of(read_frame(path, text), path.name, declaration, owner, features, unit=unit)
 
 
 def table_of(
     frame: Frame,
     name: str,
-    said: Declared,
+    declaration: Declared,
     owner: str | None,
     features: tuple[str, ...] | None = None,
     test_too: bool = True,
@@ -95,33 +99,35 @@ def table_of(
 
     Unless some rows are for testing (`test_too`), all are learnt from, and tested on: their holder has others for that.
     """
-    target = str(said.target)
-    _check_roles(frame, name, said, owner, unit)
-    whose, told = persons.read(frame, unit, said, name)
-    others = tuple(
+    target = str(declaration.target)
+    _check_roles(frame, name, declaration, owner, unit)
+    whose, unit_findings = persons.read(frame, unit, declaration, name)
+    candidates = tuple(
         str(column) for column in frame.columns if column not in (target, owner, unit.column, unit.latest)
     )
     if unit.column in (features or ()):
         raise as_feature(str(unit.column))
     chosen = (
-        features or tuple(said.columns) or tuple(column for column in others if column not in said.leave_out)
+        features
+        or tuple(declaration.columns)
+        or tuple(column for column in candidates if column not in declaration.leave_out)
     )
-    _check_left_out(said, chosen, name, frame.columns)
-    _check_chosen(frame, name, said, chosen)
-    x = _features(frame, chosen, said)
-    y, outside = _target(frame[target], said)
+    _check_left_out(declaration, chosen, name, frame.columns)
+    _check_chosen(frame, name, declaration, chosen)
+    x = _features(frame, chosen, declaration)
+    y, outside = _target(frame[target], declaration)
     check_some_fit((*x.outside, *outside))
     test = held_out(len(frame), whose) if test_too else np.zeros(len(frame), bool)
     more = _owners(frame[owner]) if owner else {}
     more |= {
-        "left_out": tuple(column for column in others if column in said.leave_out),
-        "unused": tuple(column for column in others if column not in (*chosen, *said.leave_out)),
-        "findings": (*seen(frame), *told, *findings((*x.outside, *outside))),
+        "left_out": tuple(column for column in candidates if column in declaration.leave_out),
+        "unused": tuple(column for column in candidates if column not in (*chosen, *declaration.leave_out)),
+        "findings": (*seen(frame), *unit_findings, *findings((*x.outside, *outside))),
         "whose": whose,
         "read_as": read_as(frame),
     }
     stem = Path(name).stem if Path(name).suffix.lower() in READERS else name
-    table = _table(stem, x, y, said, test, more)
+    table = _table(stem, x, y, declaration, test, more)
     if test_too:
         return table
     if whose is not None:
@@ -129,9 +135,9 @@ def table_of(
     return replace(table, x_test=table.x, y_test=table.y, whose=whose)
 
 
-def _check_roles(frame: Frame, name: str, said: Declared, owner: str | None, unit: Unit) -> None:
+def _check_roles(frame: Frame, name: str, declaration: Declared, owner: str | None, unit: Unit) -> None:
     """Target, owner and unit are columns, and not the same ones."""
-    target = str(said.target)
+    target = str(declaration.target)
     for what, column in (("target", target), ("owner", owner)):
         if column is not None and column not in frame.columns:
             raise missing(what, column, name, frame.columns)
@@ -139,24 +145,26 @@ def _check_roles(frame: Frame, name: str, said: Declared, owner: str | None, uni
         raise InputError(
             f"unit={str(unit)!r}: is also the owner column. Say --unit owner, to protect all of an owner."
         )
-    if owner is not None and owner in (target, *said.columns):
+    if owner is not None and owner in (target, *declaration.columns):
         raise InputError(f"owner={owner!r}: is also the target or a feature. Name another column.")
 
 
-def _check_chosen(frame: Frame, name: str, said: Declared, chosen: tuple[str, ...]) -> None:
+def _check_chosen(frame: Frame, name: str, declaration: Declared, chosen: tuple[str, ...]) -> None:
     """Every feature is a column, and there is something to learn from."""
-    for column in (*said.columns, *chosen):
+    for column in (*declaration.columns, *chosen):
         if column not in frame.columns:
-            raise missing("columns" if column in said.columns else "features", column, name, frame.columns)
+            raise missing(
+                "columns" if column in declaration.columns else "features", column, name, frame.columns
+            )
     if not chosen or len(frame) < LEAST_ROWS:
         raise InputError(
             f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least {LEAST_ROWS} rows, 1 feature."
         )
 
 
-def _check_left_out(said: Declared, chosen: tuple[str, ...], name: str, columns: Any) -> None:
+def _check_left_out(declaration: Declared, chosen: tuple[str, ...], name: str, columns: Any) -> None:
     """A name that the file lacks would leave nothing out, and let an id through."""
-    for column in said.leave_out:
+    for column in declaration.leave_out:
         if column not in columns:
             raise missing("leave_out", column, name, columns)
         if column in chosen:
@@ -165,11 +173,11 @@ def _check_left_out(said: Declared, chosen: tuple[str, ...], name: str, columns:
             )
 
 
-def _features(frame: Frame, chosen: tuple[str, ...], said: Declared) -> FittedColumns:
+def _features(frame: Frame, chosen: tuple[str, ...], declaration: Declared) -> FittedColumns:
     fields: list[Feature] = []
     for name in chosen:
-        if name in said.columns:
-            fields.append(as_field(name, said.columns[name]))
+        if name in declaration.columns:
+            fields.append(as_field(name, declaration.columns[name]))
         else:
             if is_id(name):
                 raise InputError(
@@ -201,16 +209,16 @@ def _undeclared(column: Frame, name: str) -> Feature:
     return Image(name, shape, -1.0, 1.0)
 
 
-def _target(column: Frame, said: Declared) -> tuple[Target, tuple[Outside, ...]]:
+def _target(column: Frame, declaration: Declared) -> tuple[Target, tuple[Outside, ...]]:
     if column.isna().any():
         raise InputError(
             f"target={column.name!r}: row {first_row(column.isna())} is empty. Remove such rows."
         )
-    if said.range is not None:
-        _, outside = amounts(column, said.range)
+    if declaration.range is not None:
+        _, outside = amounts(column, declaration.range)
         return Target(numbers(column), (), True), (outside,) if outside.rows else ()
-    if said.classes:
-        return Target(targets(column, said.classes), said.classes, True), ()
+    if declaration.classes:
+        return Target(targets(column, declaration.classes), declaration.classes, True), ()
     return _classes_of(column), ()
 
 
@@ -236,30 +244,32 @@ def _classes_of(column: Frame) -> Target:
 
 
 def _check_spelling(what: str, name: Any, words: np.ndarray, otherwise: str) -> None:
-    """Names that a person takes for one are one, or somebody's mistake: better asked than guessed."""
+    """InputError where names look alike to a person: they are one, or a mistake, and only their holder knows."""
     groups = alike(words.tolist())
     if groups:
         rows = Counter(words.tolist())
-        told = ", ".join(f"{word!r} ({rows[word]:,} row{'s' * (rows[word] > 1)})" for word in groups[0][:5])
+        spellings = ", ".join(
+            f"{word!r} ({rows[word]:,} row{'s' * (rows[word] > 1)})" for word in groups[0][:5]
+        )
         raise InputError(
-            f"{what}={name!r}: {told} differ only in spaces, capitals or leading zeros."
+            f"{what}={name!r}: {spellings} differ only in spaces, capitals or leading zeros."
             f" Write them alike, or {otherwise}."
         )
 
 
 def _table(
-    name: str, x: FittedColumns, y: Target, said: Declared, test: np.ndarray, more: dict[str, Any]
+    name: str, x: FittedColumns, y: Target, declaration: Declared, test: np.ndarray, more: dict[str, Any]
 ) -> Table:
     more |= {
-        "target": str(said.target),
+        "target": str(declaration.target),
         "source": name,
         "test_is_public": False,
         "classes_declared": y.declared,
-        "columns_declared": not said.from_rows,
-        "target_unit": said.unit,
+        "columns_declared": not declaration.from_rows,
+        "target_unit": declaration.unit,
     }
-    if said.range is not None:
-        return regression(name, x.encoded, y.values, said.range, test, **more)
+    if declaration.range is not None:
+        return regression(name, x.encoded, y.values, declaration.range, test, **more)
     if len(y.classes) == 2:
         return binary(name, x.encoded, y.values == 1, test, classes=y.classes, **more)
     return multiclass(name, x.encoded, y.values, test, classes=y.classes, **more)

@@ -19,7 +19,7 @@ from coterie.units import Unit
 
 
 def read(
-    frame: Frame, unit: Unit, said: Declared, source: str, alone: bool = False
+    frame: Frame, unit: Unit, declaration: Declared, source: str, alone: bool = False
 ) -> tuple[Whose | None, tuple[str, ...]]:
     """Whom each row is about, and what was seen, for the holder's eyes; None where units are no groups of rows.
 
@@ -28,10 +28,10 @@ def read(
     for what, column in (("unit column", unit.column), ("latest", unit.latest)):
         if column is not None and column not in frame.columns:
             raise missing(what, column, source, frame.columns)
-    when = None if unit.latest is None else _when(frame[unit.latest], said.columns)
+    when = None if unit.latest is None else _when(frame[unit.latest], declaration.columns)
     if unit.kind != "column":
         return None if when is None else Whose(np.arange(len(frame)), when), ()
-    if unit.column in (said.target, *said.columns):
+    if unit.column in (declaration.target, *declaration.columns):
         raise as_feature(str(unit.column))
     names = _names(frame[unit.column])
     codes = codes_of(names)
@@ -50,9 +50,13 @@ def codes_of(names: np.ndarray) -> np.ndarray:
     return pd.factorize(names)[0]
 
 
-def texts_of(unit: Unit, said: Declared) -> tuple[str, ...]:
+def texts_of(unit: Unit, declaration: Declared) -> tuple[str, ...]:
     """Names of the columns that must be read as they are written."""
-    dated = unit.latest if unit.latest is not None and not _is_number(said.columns.get(unit.latest)) else None
+    dated = (
+        unit.latest
+        if unit.latest is not None and not _is_number(declaration.columns.get(unit.latest))
+        else None
+    )
     return tuple(column for column in (unit.column, dated) if column is not None)
 
 
@@ -67,24 +71,24 @@ def _names(column: Frame) -> np.ndarray:
 
 def _seen(names: np.ndarray, unit: Unit) -> tuple[str, ...]:
     """What a holder should look at: ids that a person takes for one, and how many records stay."""
-    told = []
+    sentences = []
     groups = alike(names.tolist())
     if groups:
         few = ", ".join(map(repr, groups[0][:5]))
-        told.append(
+        sentences.append(
             f"unit column {unit.column!r}: {few} differ only in spaces, capitals or leading zeros, and count as "
             f"different units ({len(groups):,} such group{'s' * (len(groups) > 1)}). If they are one {unit.noun}, "
             "write them alike: the guarantee is for each of them alone."
         )
     counts = Counter(names.tolist())
-    above = sum(many > unit.records for many in counts.values())
+    above = sum(records > unit.records for records in counts.values())
     if above:
-        kept = sum(min(many, unit.records) for many in counts.values())
-        told.append(
+        staying = sum(min(records, unit.records) for records in counts.values())
+        sentences.append(
             f"unit column {unit.column!r}: {above:,} of {len(counts):,} units have more than {unit.records:,} records, "
-            f"of which {_which(unit)} are kept; {kept:,} of {len(names):,} records stay."
+            f"of which {_which(unit)} are kept; {staying:,} of {len(names):,} records stay."
         )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def _which(unit: Unit) -> str:
@@ -94,7 +98,7 @@ def _which(unit: Unit) -> str:
 def _is_number(spec: Spec | None) -> bool:
     if isinstance(spec, Mapping):
         return "range" in spec and "date" not in spec
-    return spec is not None and not all(isinstance(one, str) for one in spec)
+    return spec is not None and not all(isinstance(value, str) for value in spec)
 
 
 def _when(column: Frame, columns: Mapping[str, Spec]) -> np.ndarray:

@@ -54,9 +54,9 @@ def stacked(column: Any, shape: tuple[int, ...]) -> np.ndarray:
             f"column {column.name!r}: holds no arrays of one shape. Images of {wanted} are an array (rows, "
             f"{', '.join(map(str, shape))}) of an NPZ file, or such lists in a Parquet file."
         )
-    other = [(row, np.shape(image)) for row, image in enumerate(images, 1) if np.shape(image) != shape]
-    if other:
-        row, given = other[0]
+    odd = [(row, np.shape(image)) for row, image in enumerate(images, 1) if np.shape(image) != shape]
+    if odd:
+        row, given = odd[0]
         raise InputError(
             f"column {column.name!r}: image {row} is {_times(given)}, must be {wanted}. Give images of that shape."
         )

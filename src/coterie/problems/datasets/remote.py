@@ -41,21 +41,21 @@ def load_openml(
     target = bunch.target
     if target is None or getattr(target, "ndim", 1) != 1:
         raise InputError(f"data='openml:{name}': has no single default target. Download it and use a file.")
-    said = _with_header(declared(columns, str(target.name)), target)
-    frame = _one_hot(bunch.data, (owner, unit.column, unit.latest, *said.columns))
-    made = tuple(str(column) for column in frame.columns if column not in bunch.data.columns)
-    features = (*said.columns, *made) if said.columns else None
+    declaration = _with_header(declared(columns, str(target.name)), target)
+    frame = _one_hot(bunch.data, (owner, unit.column, unit.latest, *declaration.columns))
+    encoded = tuple(str(column) for column in frame.columns if column not in bunch.data.columns)
+    features = (*declaration.columns, *encoded) if declaration.columns else None
     frame = frame.assign(**{str(target.name): target})
-    return table_of(frame, f"openml:{name}", said, owner, features, unit=unit)
+    return table_of(frame, f"openml:{name}", declaration, owner, features, unit=unit)
 
 
-def _with_header(said: Declared, target) -> Declared:
+def _with_header(declaration: Declared, target) -> Declared:
     """Classes from the header (a pandas categorical), where nothing else is declared."""
     import pandas as pd
 
-    if said.classes or said.range or not isinstance(target.dtype, pd.CategoricalDtype):
-        return said
-    return replace(said, classes=tuple(str(category) for category in target.dtype.categories))
+    if declaration.classes or declaration.range or not isinstance(target.dtype, pd.CategoricalDtype):
+        return declaration
+    return replace(declaration, classes=tuple(str(category) for category in target.dtype.categories))
 
 
 def _fetch(name: str, folder: Path, fetch: Fetch | None):

@@ -56,7 +56,7 @@ class Schema(Declared):
         return "regression" if self.range else "binary" if len(self.classes) == 2 else "multiclass"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, in the columns' order."""
+        """Plain values, in the columns' order."""
         target: dict[str, Any] = {"classes": list(self.classes)}
         if self.range:
             target = {"range": list(self.range)} | ({"unit": self.unit} if self.unit else {})
@@ -97,8 +97,8 @@ class Schema(Declared):
         features = fitted(frame, self.fields)
         y, outside = self._targets(frame[self.target])
         whose, about = persons.read(frame, unit, self, str(path), alone=True)
-        told = (*seen(frame), *about, *findings((*features.outside, *outside)))
-        return Rows(features.encoded.x, y, told, read_as(frame), whose)
+        sentences = (*seen(frame), *about, *findings((*features.outside, *outside)))
+        return Rows(features.encoded.x, y, sentences, read_as(frame), whose)
 
     def _targets(self, column: Frame) -> tuple[np.ndarray, tuple[Outside, ...]]:
         if self.range is not None:
@@ -118,14 +118,18 @@ def read_toml(path: Path) -> Schema:
     return _whole(declared.read_toml(path), str(path))
 
 
-def _whole(said: Declared, source: str) -> Schema:
-    if said.target is None:
+def _whole(declaration: Declared, source: str) -> Schema:
+    if declaration.target is None:
         raise InputError(f'{source}: needs target = "…", so that every owner learns the same.')
-    if said.from_rows:
+    if declaration.from_rows:
         raise InputError(
             f"{source}: was made from rows (from_rows), and every party would see it. State ranges and lists that are "
             "known without looking at rows, then take from_rows out."
         )
     return Schema(
-        target=said.target, columns=said.columns, classes=said.classes, range=said.range, unit=said.unit
+        target=declaration.target,
+        columns=declaration.columns,
+        classes=declaration.classes,
+        range=declaration.range,
+        unit=declaration.unit,
     )

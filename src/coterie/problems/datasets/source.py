@@ -1,4 +1,4 @@
-"""A data set by whatever a user calls it by: a known name, a file of one's own, or a name on OpenML."""
+"""A data set as a user names it: a known name, a file of one's own, or a name on OpenML."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Source(NamedTuple):
 
     @property
     def privacy_unit(self) -> Unit:
-        """Whom a certificate is to protect."""
+        """The unit that a certificate is to protect."""
         if self.columns is None:
             return unit_of(self.unit, self.records_per_unit, mean=self.unit_mean, latest=self.latest)
-        said = declared(self.columns)
-        return said.unit_with(self.unit, self.records_per_unit, self.unit_mean, self.latest)
+        declaration = declared(self.columns)
+        return declaration.unit_with(self.unit, self.records_per_unit, self.unit_mean, self.latest)
 
     def table(self, data_dir: Path | None = None) -> Table:
         """Read it; what does not go together is an error, not ignored."""
@@ -69,6 +69,6 @@ class Source(NamedTuple):
         )
 
     def divided(self, table: Table, how: str | None, owners: int | None, seed: int) -> Partition:
-        """Among owners. Who names an owner column means those owners: a number then keeps the largest of them."""
+        """The rows by owner. Who names an owner column means those owners: a number then keeps the largest of them."""
         named = self.owner_column or (isinstance(self.data, Records) and self.data.owner)
         return partition(table, how or ("column" if named else None), owners, seed, self.privacy_unit)
