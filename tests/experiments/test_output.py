@@ -94,10 +94,11 @@ def header(curve: np.ndarray) -> str:
         curve=curve,
         disagreement=np.zeros(2),
         steps=np.arange(2),
-        sizes=np.array([3, 5]),
         sizes_are_public=True,
         prepared=SimpleNamespace(
-            judge=SimpleNamespace(metric="accuracy"), partition=SimpleNamespace(names=("north", "south"))
+            task=SimpleNamespace(sizes=(3, 5)),
+            judge=SimpleNamespace(metric="accuracy"),
+            partition=SimpleNamespace(names=("north", "south")),
         ),
     )
     return output.trace(result).splitlines()[0]  # type: ignore[arg-type]

@@ -182,9 +182,8 @@ def trace(result: Result) -> str:
     """
     several = result.curve.shape[1] > 1
     names = result.prepared.partition.names if several else ("model",)
-    joint = np.average(
-        result.curve, axis=1, weights=result.sizes if several and result.sizes_are_public else None
-    )
+    weights = result.prepared.task.sizes if several and result.sizes_are_public else None
+    joint = np.average(result.curve, axis=1, weights=weights)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     mark, metric = ORACLE if is_oracle(result.curve) else "", result.prepared.judge.metric

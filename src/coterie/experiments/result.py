@@ -64,7 +64,7 @@ class Result:
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         mark = " (oracle)" if is_oracle(self.joint) else ""
         return (
-            f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {len(self.sizes)} owners: "
+            f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {self.prepared.task.owners} owners: "
             f"{self.prepared.judge.metric} {self.joint:.4g}{mark}; {worst}>"
         )
 
@@ -85,14 +85,9 @@ class Result:
         return self.program.plan.relation.sizes_are_public
 
     @property
-    def sizes(self) -> np.ndarray:
-        """(owners,) numbers of records."""
-        return np.array(self.prepared.task.sizes)
-
-    @property
     def local_mean(self) -> Oracle:
         """Size-weighted mean of what owners reach alone."""
-        return oracle(float(np.average(self.local_only, weights=self.sizes)))
+        return oracle(float(np.average(self.local_only, weights=self.prepared.task.sizes)))
 
     def to_json(self, out: str | None) -> dict[str, Any]:
         """The summary that `coterie run --json` prints, with what a report needs.
@@ -103,7 +98,7 @@ class Result:
         task, table, facts = self.prepared.task, self.prepared.table, self.guarantee["facts"]
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
-        ends = np.broadcast_to(self.curve[-1], self.sizes.shape)  # one register is everybody's
+        ends = np.broadcast_to(self.curve[-1], task.owners)  # one register is everybody's
         return {
             "protocol": self.experiment.protocol,
             "engine": self.experiment.engine,
@@ -146,7 +141,7 @@ class Result:
                 **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
             },
             "step": self.program.step,
-            "sizes": self.sizes.tolist(),
+            "sizes": list(task.sizes),
             "oracle": [] if self.sizes_are_public else ["sizes"],
             "network": describe.network(task.topology, self.program.hub),
             # How rows were dealt. The classes' counts are oracle values: no owner releases them.
