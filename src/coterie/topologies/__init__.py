@@ -8,7 +8,7 @@ from coterie.topologies.gossip import AGREEMENT, contraction, gossip_steps_for, 
 from coterie.topologies.mixing import Mixer, aggregate, identity, mixer
 from coterie.topologies.residues import residue
 from coterie.topologies.topology import Topology, check_gossip, check_push_sum, from_graphs
-from coterie.topologies.weights import WEIGHTS, Edges, column_stochastic, metropolis, uniform
+from coterie.topologies.weights import WEIGHTS, Edges
 
 __all__ = [
     "AGREEMENT",
@@ -21,14 +21,11 @@ __all__ = [
     "build",
     "check_gossip",
     "check_push_sum",
-    "column_stochastic",
     "contraction",
     "from_graphs",
     "gossip_steps_for",
     "identity",
     "messages_per_round",
-    "metropolis",
     "mixer",
     "residue",
-    "uniform",
 ]
