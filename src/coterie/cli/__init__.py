@@ -37,21 +37,19 @@ for name, group in {"data": data, "ledger": ledger, "plan": plan, "network": net
     app.add_typer(group.app, name=name)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Options of `coterie` itself; its help is the application's."""
+    if version:
         import coterie
 
         print(f"coterie {coterie.__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Options of `coterie` itself; its help is the application's."""
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
 
 
 def main() -> None:
