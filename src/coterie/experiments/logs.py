@@ -104,7 +104,10 @@ def log_of(result: Result, oracles: bool = False) -> Log:
 def _points(result: Result, certified: float | str) -> list[tuple[int, dict[str, float]]]:
     """One for each look: messages sent, disagreement, ε spent so far and the joint model's metric."""
     last, mark = int(result.steps[-1]), "oracle/" if is_oracle(result.curve) else ""
-    sizes, public = result.prepared.task.sizes, result.sizes_are_public  # else they are private
+    sizes, public = (
+        result.prepared.task.sizes,
+        result.program.plan.relation.sizes_are_public,
+    )  # else they are private
     several = result.curve.shape[1] == len(sizes)
     joint = np.average(result.curve, axis=1, weights=sizes if several and public else None)
     found = []

@@ -80,11 +80,6 @@ class Result:
         return describe.guarantee(self.program.plan, self.certificates, self.experiment, table, engine)
 
     @property
-    def sizes_are_public(self) -> bool:
-        """Whether the relation keeps them so; else they are oracle values, and what follows from them."""
-        return self.program.plan.relation.sizes_are_public
-
-    @property
     def local_mean(self) -> Oracle:
         """Size-weighted mean of what owners reach alone."""
         return oracle(float(np.average(self.local_only, weights=self.prepared.task.sizes)))
@@ -96,6 +91,9 @@ class Result:
         of records private.
         """
         task, table, facts = self.prepared.task, self.prepared.table, self.guarantee["facts"]
+        public = (
+            self.program.plan.relation.sizes_are_public
+        )  # else they are oracle values, and what follows from them
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
         ends = np.broadcast_to(self.curve[-1], task.owners)  # one register is everybody's
@@ -138,11 +136,11 @@ class Result:
                     ),
                 ],
                 **self.guarantee,
-                **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
+                **({} if public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
             },
             "step": self.program.step,
             "sizes": list(task.sizes),
-            "oracle": [] if self.sizes_are_public else ["sizes"],
+            "oracle": [] if public else ["sizes"],
             "network": describe.network(task.topology, self.program.hub),
             # How rows were dealt. The classes' counts are oracle values: no owner releases them.
             "partition": {
@@ -182,7 +180,7 @@ def _metric(result: Result) -> dict[str, Any]:
     told = (shown_first(result.experiment, table)[1], in_words(judge.decision, table))
     values = ("joint", "local_only", "central", "constant", "constant_says")
     follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(result.measures) else []
-    if follow and not result.sizes_are_public:
+    if follow and not result.program.plan.relation.sizes_are_public:
         follow.append("rows")  # a share of them all
     return {
         "name": judge.metric,
