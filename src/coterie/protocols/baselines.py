@@ -26,7 +26,7 @@ ROUNDS = 100  # enough for noise to be the limit at the sizes of single owners
 
 
 def alone(task: Task, private: bool = True) -> Program:
-    """Every owner by itself, to be run with `topologies.identity()`.
+    """Every owner by itself, to be run with `topologies.IDENTITY`.
 
     Guarantee: with `private`, each owner's whole training meets its own budget, as if every step were public.
     """
