@@ -28,7 +28,7 @@ from coterie.accounting import calibrate
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.problems.features import EVEN, unit_ball
-from coterie.problems.losses import EIGHTH, loss_for
+from coterie.problems.losses import EIGHTH, LOSSES
 from coterie.problems.models import linear
 from coterie.problems.penalties import none
 from coterie.problems.problem import Problem, clipped_sum
@@ -168,7 +168,7 @@ def _errors(choice: Choice, x: np.ndarray, y: np.ndarray, records: int) -> np.nd
     steady = choice.intercept is not None
     rows = unit_ball(choice.intercept if steady else 1.0, steady=steady).apply(x)
     dim = rows.shape[1]
-    problem = Problem(linear(dim), loss_for("huber"), none())
+    problem = Problem(linear(dim), LOSSES.find("huber")(0), none())
     clipped = problem._replace(loss=problem.loss._replace(clip=choice.clip))
     runs = [
         run_of(clipped, records, dim, epsilon, choice.length(dim), seed)

@@ -32,7 +32,7 @@ from coterie.engines.simulate import simulate
 from coterie.problems import features
 from coterie.problems.datasets import load
 from coterie.problems.holdings import to_shards
-from coterie.problems.losses import loss_for
+from coterie.problems.losses import LOSSES
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2, none
 from coterie.problems.problem import Problem
@@ -124,7 +124,7 @@ def measure(
     data: Case, protocol: str, options: dict[str, Any], calibration: str, loss: str, at: Setting
 ) -> Row:
     """Mean accuracy on the test rows at a stated ε of 1."""
-    chosen, model = loss_for(loss, data.classes), linear(data.x.shape[1], data.classes)
+    chosen, model = LOSSES.find(loss)(data.classes), linear(data.x.shape[1], data.classes)
     task = Task(
         problem=Problem(model, chosen, l2(at.strength) if at.strength else none()),
         sizes=(at.each,) * at.owners,

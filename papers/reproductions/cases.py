@@ -17,7 +17,7 @@ from coterie.errors import InputError
 from coterie.problems import feature_steps, features, penalties
 from coterie.problems.datasets import load
 from coterie.problems.holdings import to_shards
-from coterie.problems.losses import loss_for
+from coterie.problems.losses import LOSSES
 from coterie.problems.models import linear, two_layer
 from coterie.problems.partition import Partition, partition
 from coterie.problems.problem import Problem, gradient_bound
@@ -172,7 +172,7 @@ def _drawn(n: int, owners: int, each: int, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def _problem(data: Data, table: Table, dim: int) -> Problem:
-    loss = loss_for(data.loss, len(table.classes))
+    loss = LOSSES.find(data.loss)(len(table.classes))
     model = two_layer(dim, data.hidden, loss.outputs) if data.hidden else linear(dim, loss.outputs)
     if data.penalty == "sine":
         return Problem(model, loss, penalties.sine())

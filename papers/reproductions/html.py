@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.reports.charts import Chart, Entry, Shape, nice_ticks
-from coterie.reports.rendering import render
+from coterie.reports.rendering import template
 from coterie.reports.style import CLASSES
 from papers.reproductions.figures import Picture, Point, Table
 
@@ -51,8 +51,9 @@ def page(
 ) -> str:
     """The page as text."""
     views = [(one, chart(one.points, one.picture)) for one in shown]
-    return render("reproduction.html", "papers.reproductions", title=title, lead=lead, notes=notes, judged=judged,
-                  views=views, facts=facts)  # fmt: skip
+    return template("reproduction.html", "papers.reproductions").render(
+        title=title, lead=lead, notes=notes, judged=judged, views=views, facts=facts
+    )
 
 
 def chart(points: list[Point], picture: Picture) -> Chart:

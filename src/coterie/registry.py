@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cached_property
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -94,21 +94,21 @@ class Registry(Mapping[str, Row], Generic[Row]):
 
     def origin(self, name: str) -> str:
         """The distribution that has the name as an entry point; empty for coterie's own and for registered ones."""
-        found = _entry_points(self.group).get(name, [])
+        found = self._plugins.get(name, [])
         return "" if name in self._own or not found else _distribution(found[0])
 
     def __getitem__(self, name: str) -> Row:
         if name in self._own:
             return self._own[name]
         if name not in self._others:
-            self._others[name] = self._loaded(name, self._plugins()[name])
+            self._others[name] = self._loaded(name, self._plugins[name])
         return self._others[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._plugins() or name in self._own or name in self._others
+        return name in self._plugins or name in self._own or name in self._others
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._own, *self._others, *self._plugins())))
+        return iter(dict.fromkeys((*self._own, *self._others, *self._plugins)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -116,13 +116,19 @@ class Registry(Mapping[str, Row], Generic[Row]):
     def __repr__(self) -> str:
         return f"<Registry {self.group}: {', '.join(self)}>"
 
+    @cached_property
     def _plugins(self) -> dict[str, list[EntryPoint]]:
-        found = _entry_points(self.group)
+        """The entry points of all installed distributions, by name; read once."""
+        from importlib.metadata import entry_points
+
+        found: dict[str, list[EntryPoint]] = {}
+        for entry in entry_points(group=self.group):
+            found.setdefault(entry.name, []).append(entry)
         for name in set(found) & set(self._own):
             warnings.warn(
                 f"{self.what}={name!r}: means coterie's own; the entry point of that name of "
                 f"{_distribution(found[name][0])} is not used. Rename it there.",
-                stacklevel=4,
+                stacklevel=5,  # whoever looked the name up
             )
         return found
 
@@ -153,14 +159,3 @@ class Registry(Mapping[str, Row], Generic[Row]):
 
 def _distribution(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unnamed distribution"
-
-
-@cache
-def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
-    """Those of all installed distributions, by name; read once."""
-    from importlib.metadata import entry_points
-
-    found: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points(group=group):
-        found.setdefault(entry.name, []).append(entry)
-    return found

@@ -159,7 +159,7 @@ def test_a_users_own_program(kind, private):
         audit(
             users_program(mistake, kind, private),
             PAIR,
-            topologies.identity(),
+            topologies.IDENTITY,
             delta=delta,
             games=60_000,
             confidence=SURE,
@@ -201,8 +201,8 @@ def test_each_world_runs_its_own_program_and_a_scale_that_follows_sizes_shows():
     """Nobody's plan is wrong when looked at alone: noise of 8 with two records, of 7 with one."""
     fewer = RECORDS._replace(counts=jnp.asarray([1], jnp.int32))
     pair = Neighbours(fewer, RECORDS, 0, 1)
-    with_, without = wide_program(2, 8.0), Side(wide_program(1, 7.0), topologies.identity())
-    given = (with_, pair, topologies.identity())
+    with_, without = wide_program(2, 8.0), Side(wide_program(1, 7.0), topologies.IDENTITY)
+    given = (with_, pair, topologies.IDENTITY)
     own = audit(*given, delta=1e-5, games=4000, confidence=SURE, without=without)
     shared = audit(*given, delta=1e-5, games=4000, confidence=SURE)
     assert own.certificate.epsilon < 1.0
@@ -224,8 +224,8 @@ def test_worst_cases_of_private_sizes_are_built_for_each_world():
 def test_worlds_that_look_different_from_outside_need_no_game():
     program = users_program(1.0, Gaussian(), private=False)
     longer = program._replace(plan=replace(program.plan, releases=(3,)), schedule=3)
-    side = Side(longer, topologies.identity())
-    found = audit(program, PAIR, topologies.identity(), delta=1e-5, games=4000, without=side)
+    side = Side(longer, topologies.IDENTITY)
+    found = audit(program, PAIR, topologies.IDENTITY, delta=1e-5, games=4000, without=side)
     assert found.finding.epsilon > math.log(1500 / 7.7)
 
 
@@ -248,7 +248,7 @@ def test_second_opinions_are_shown_only_where_they_hold_and_say_something():
 
 def test_a_program_without_noise_is_told_apart_every_time():
     program = users_program(1.0, NoNoise(), private=False)
-    found = audit(program, PAIR, topologies.identity(), delta=1e-5, games=4000)
+    found = audit(program, PAIR, topologies.IDENTITY, delta=1e-5, games=4000)
     assert math.isinf(found.certificate.epsilon)
     assert found.finding.epsilon > math.log(1500 / 7.7)
 

@@ -173,7 +173,7 @@ def test_noise_carries_the_plans_scale_and_no_other():
     rounds = 400
     program = build(task, Settings(rounds=rounds, variant="liu"), "certified")
     records = worlds.shards(SIZES, 4)._replace(x=jnp.zeros((3, 12, 4)))
-    messages = simulate(program, records, topologies.identity(), seed=7, transcript=True).messages[..., 0]
+    messages = simulate(program, records, topologies.IDENTITY, seed=7, transcript=True).messages[..., 0]
     steps = np.diff(messages, axis=0, prepend=0) / np.arange(1, rounds + 1)[:, None, None]
     for owner in range(3):
         sigma = program.plan.noise_scale[owner] * float(program.numbers.weight[owner])
@@ -188,7 +188,7 @@ def test_owners_noises_are_independent():
     _, program = dual_averaging(variant="liu")
     program = program._replace(plan=replace(program.plan, releases=(2000,) * 3), schedule=2000)
     records = worlds.shards(SIZES, 4)._replace(x=jnp.zeros((3, 12, 4)))
-    messages = simulate(program, records, topologies.identity(), seed=8, transcript=True).messages[..., 0]
+    messages = simulate(program, records, topologies.IDENTITY, seed=8, transcript=True).messages[..., 0]
     steps = np.diff(messages, axis=0, prepend=0) / np.arange(1, 2001)[:, None, None]
     correlation = np.corrcoef(steps.reshape(2000, 12).T)
     np.testing.assert_allclose(correlation, np.eye(12), atol=6 / np.sqrt(2000))

@@ -10,6 +10,7 @@ from coterie.engines import checkpoint
 from coterie.errors import InputError
 from coterie.experiments import output
 from coterie.experiments.oracle import oracle
+from coterie.relations import REPLACE_ONE
 
 FILES = {"a": b"1", "b": b"2", "c": b"3"}
 
@@ -94,10 +95,11 @@ def header(curve: np.ndarray) -> str:
         curve=curve,
         disagreement=np.zeros(2),
         steps=np.arange(2),
-        sizes=np.array([3, 5]),
-        sizes_are_public=True,
+        program=SimpleNamespace(plan=SimpleNamespace(relation=REPLACE_ONE)),
         prepared=SimpleNamespace(
-            judge=SimpleNamespace(metric="accuracy"), partition=SimpleNamespace(names=("north", "south"))
+            task=SimpleNamespace(sizes=(3, 5)),
+            judge=SimpleNamespace(metric="accuracy"),
+            partition=SimpleNamespace(names=("north", "south")),
         ),
     )
     return output.trace(result).splitlines()[0]  # type: ignore[arg-type]

@@ -17,11 +17,11 @@ from coterie.experiments.oracle import oracle
 from coterie.experiments.result import Result
 from coterie.model import TrainedModel
 from coterie.model.description import Description, inputs_of
+from coterie.problems import losses
 from coterie.problems.datasets import encode
 from coterie.problems.feature_steps import FeatureOptions, constants, pipeline
 from coterie.problems.features import FeatureMap, PublicRows
 from coterie.problems.fields import Binned, Category, Field, Numeric, Plain
-from coterie.problems.losses import loss_for
 from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.table import Table
 
@@ -152,7 +152,7 @@ def made(
     public = PublicRows(given.x, declared_by="a test")
     mapped = pipeline(steps, given, FeatureOptions(public_rows=public, bandwidth=0.7).suiting(given))
     x = mapped.apply(given.x)
-    chosen = loss_for(loss or LOSSES[task][0], len(given.classes))
+    chosen = losses.LOSSES.find(loss or LOSSES[task][0])(len(given.classes))
     model = (
         linear(x.shape[1], chosen.outputs) if kind == "linear" else two_layer(x.shape[1], 5, chosen.outputs)
     )

@@ -14,7 +14,6 @@ from coterie.problems.losses import (
     hinge,
     huber,
     logistic,
-    loss_for,
     one_vs_all,
     softmax,
     squared,
@@ -111,14 +110,14 @@ def test_equal_settings_are_the_same_object() -> None:
     assert softmax(4) is softmax(4)
     assert huber(0.7) is huber(0.7)
     assert huber(0.7) is not huber(0.8)
-    assert {loss_for(name, 3).name for name in LOSSES} == set(LOSSES)
+    assert {LOSSES.find(name)(3).name for name in LOSSES} == set(LOSSES)
 
 
 def test_unusable_settings_are_refused() -> None:
     with pytest.raises(InputError, match="loss='cubic': unknown"):
-        loss_for("cubic")
+        LOSSES.find("cubic")(0)
     with pytest.raises(InputError, match="classes=0"):
-        loss_for("softmax")
+        LOSSES.find("softmax")(0)
     with pytest.raises(InputError, match="threshold"):
         huber(0.0)
     for weights in ((0.0, 1.0), (1.0, 1.01), (float("nan"), 1.0)):

@@ -144,8 +144,7 @@ def test_owners_alone_keep_their_budgets_and_to_themselves(private):
     assert all((one.epsilon <= budget) == private for one, budget in zip(certificates, BUDGETS))
     changed = worlds.with_record(records, 0, 3, -np.ones(DIM, np.float32), -records.y[0, 3])
     models = [
-        np.asarray(simulate(program, data, topologies.identity(), seed=0).model)
-        for data in (records, changed)
+        np.asarray(simulate(program, data, topologies.IDENTITY, seed=0).model) for data in (records, changed)
     ]
     assert not np.allclose(models[0][0], models[1][0])
     np.testing.assert_array_equal(models[0][1:], models[1][1:])

@@ -1,7 +1,8 @@
 """Where the relation keeps sizes private, nothing public may follow from them: else infinite, with the reason."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from coterie.problems.problem import Problem
 from coterie.program import Batch, Program
 from coterie.protocols import _private_sizes, build, weighted_erm
 from coterie.protocols.task import Task
+from coterie.registry import Own
 from coterie.topologies import build as topology
 
 PAPER = {"relation": "add_or_remove_one", "steps": 1}
@@ -109,16 +111,25 @@ NAMES = (
 )
 
 
+@dataclass(frozen=True)
+class Nothing:
+    """Settings of a protocol that has none."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_any_protocol_whose_public_numbers_follow_private_sizes_is_flawed(name):
-    def careless(task: Task, settings: dict = OURS) -> Program:
-        return grown(build("weighted_erm", task, settings, "certified"), task)[name]
+    def careless(settings: dict) -> Program:
+        def made(task: Task, own: Nothing, calibration: str) -> Program:
+            return grown(build("weighted_erm", task, settings, calibration), task)[name]
 
-    found = _private_sizes.checked(careless, task_of())
+        return build(
+            Own("careless", SimpleNamespace(Settings=Nothing, build=made)), task_of(), {}, "certified"
+        )
+
+    found = careless(OURS)
     assert f"but {name} would be different" in found.plan.flaw
     assert math.isinf(certificates_of(found.plan, 1e-5)[0].epsilon)
-    public = _private_sizes.checked(lambda task: careless(task, {"steps": 2}), task_of())
-    assert public.plan.flaw == ""  # under replace-one everybody knows the sizes
+    assert careless({"steps": 2}).plan.flaw == ""  # under replace-one everybody knows the sizes
 
 
 def test_a_refusal_that_follows_private_sizes_is_a_flaw_too():
@@ -127,4 +138,4 @@ def test_a_refusal_that_follows_private_sizes_is_a_flaw_too():
             raise InputError("sizes: too few")
         return build("weighted_erm", task, OURS, "certified")
 
-    assert "whether it can run" in _private_sizes.checked(picky, task_of()).plan.flaw
+    assert "whether it can run" in _private_sizes.checked(picky(task_of()), picky, task_of()).plan.flaw

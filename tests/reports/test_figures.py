@@ -159,4 +159,5 @@ def test_names_and_words_of_gauges_stay_inside(owners):
 
 
 def test_no_name_is_a_formula():
-    assert png(gauges(gauge(name="$\\nothing$"))).startswith(b"\x89PNG")
+    picture = gauged({"shown": [gauge(name="$\\nothing$")], "note": "$\\nor this$"}, "$\\nor that$")
+    assert png(picture).startswith(b"\x89PNG")

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from coterie.topologies import aggregate, build, from_graphs, identity, mixer
+from coterie.topologies import IDENTITY, aggregate, build, from_graphs, mixer
 from coterie.topologies.crossing import held, spread
 from coterie.topologies.mixing import AXIS, Mixer
 
@@ -22,7 +22,7 @@ MIXERS = {
     "random": (mixer(build("erdos_renyi", 60, probability=0.8)), 60),  # more neighbours than are unrolled
     "complete": (mixer(build("complete", 7)), 7),
     "aggregate": (aggregate(np.linspace(0.0, 1.0, 6)), 6),
-    "nobody": (identity(), 5),
+    "nobody": (IDENTITY, 5),
 }
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from coterie.errors import InputError
 from coterie.topologies import (
+    IDENTITY,
     TOPOLOGIES,
     aggregate,
     build,
     contraction,
     from_graphs,
     gossip_steps_for,
-    identity,
     messages_per_round,
     mixer,
     mixing,
@@ -229,7 +229,7 @@ def test_aggregate_and_identity():
     weights = np.arange(6) / 15
     expected = np.broadcast_to(weights @ messages, (6, 3))
     np.testing.assert_allclose(mixed(aggregate(weights), jnp.asarray(messages), 1), expected, atol=1e-6)
-    np.testing.assert_array_equal(mixed(identity(), jnp.asarray(messages), 1), messages)
+    np.testing.assert_array_equal(mixed(IDENTITY, jnp.asarray(messages), 1), messages)
     with pytest.raises(InputError, match="one finite number for each owner"):
         aggregate(np.asarray([1.0, np.nan]))
 

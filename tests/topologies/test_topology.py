@@ -21,12 +21,11 @@ from coterie.topologies import (
     from_graphs,
     graphs,
     messages_per_round,
-    metropolis,
     mixer,
     spectrum,
-    uniform,
 )
 from coterie.topologies.neighbourhood import neighbourhood
+from coterie.topologies.weights import weighted
 
 SIZES = (1, 2, 3, 5, 8, 20, 33)
 DIRECTED = ("exponential", "one_peer_exponential")
@@ -109,8 +108,8 @@ def test_known_gaps():
 
 
 def test_uniform_weights_on_a_ring_are_thirds():
-    assert np.allclose(uniform(graphs.ring(20)).weight, 1 / 3)
-    star = uniform(graphs.star(5))
+    assert np.allclose(weighted(graphs.ring(20), "uniform").weight, 1 / 3)
+    star = weighted(graphs.star(5), "uniform")
     assert np.allclose(star.weight[star.source != star.target], 1 / 5)
 
 
@@ -144,7 +143,7 @@ def test_window_against_every_union(owners, period, probability, seed):
 @given(st.integers(1, 30), st.floats(0.01, 0.9), st.integers(0, 10_000), st.sampled_from(sorted(WEIGHTS)))
 def test_weights_on_random_graphs(owners, probability, seed, scheme):
     graph = nx.gnp_random_graph(owners, probability, seed=seed)
-    matrix = dense(WEIGHTS[scheme](graph), owners)
+    matrix = dense(weighted(graphs.in_order(graph), scheme), owners)
     np.testing.assert_allclose(matrix.sum(0), 1, atol=1e-12)
     assert (matrix.diagonal() > 0).all()
     away = matrix - np.diag(matrix.diagonal())
@@ -170,8 +169,8 @@ def test_errors_name_the_remedy():
     with pytest.raises(InputError, match=r"disconnected; 4 owners fall into 2 groups.*Add links"):
         check_gossip(from_graphs("pairs", [nx.Graph([(0, 1), (2, 3)])]))
     with pytest.raises(InputError, match="Use weights='column_stochastic'"):
-        metropolis(UNEVEN)
-    edges = metropolis(graphs.ring(4))
+        from_graphs("uneven", [UNEVEN], "metropolis")
+    edges = weighted(graphs.ring(4), "metropolis")
     halved = Topology("halved", 4, (edges._replace(weight=edges.weight / 2),), directed=False)
     with pytest.raises(
         InputError, match=r"column sums of W are in \[0.5, 0.5\]; push-sum needs 1. Use weights='column_"

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _streams, data, ledger, network, plan
-from coterie.cli._common import Commands
+from coterie.cli._common import App
 from coterie.cli.audit import audit
 from coterie.cli.certify import certify
 from coterie.cli.compare import compare
@@ -23,47 +23,33 @@ from coterie.cli.run import run
 from coterie.cli.show import show
 from coterie.cli.ui import ui
 
-app = typer.Typer(
+app = App(
     name="coterie",
-    cls=Commands,
     help="Train one model over data that stays with its owners, and see what the privacy really was.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run)
-app.command()(compare)
-app.command()(show)
-app.command()(predict)
-app.command()(export)
-app.command()(certify)
-app.command()(reproduce)
-app.command()(audit)
-app.command()(report)
-app.command()(node)
-app.command()(ui)
-app.add_typer(data.app, name="data", cls=Commands)
-app.add_typer(ledger.app, name="ledger", cls=Commands)
-app.add_typer(plan.app, name="plan", cls=Commands)
-app.add_typer(network.app, name="network", cls=Commands)
+for command in (run, compare, show, predict, export, certify, reproduce, audit, report, node, ui):
+    app.command()(command)
+for name, group in {"data": data, "ledger": ledger, "plan": plan, "network": network}.items():
+    app.add_typer(group.app, name=name)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Options of `coterie` itself; its help is the application's."""
+    if version:
         import coterie
 
         print(f"coterie {coterie.__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Options of `coterie` itself; its help is the application's."""
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from coterie.cli._streams import speaks_unicode
 from coterie.errors import CoterieError
@@ -17,8 +17,23 @@ from coterie.errors import CoterieError
 INTERRUPTED = 130  # what shells expect of a program that Ctrl-C stopped
 
 
-class Commands(TyperGroup):
-    """A group whose usage errors are one line, like every other error, and whose flags are shown without a type."""
+class _Helped:
+    """Help shows flags without a type: `--json`, not `--json <bool>`."""
+
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
+        """Called where help is asked for."""
+        for param in self.get_params(ctx):
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class Command(_Helped, TyperCommand):
+    """A single command."""
+
+
+class Commands(_Helped, TyperGroup):
+    """A group whose usage errors are one line, like every other error."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command; see `click`'s documentation for the arguments."""
@@ -38,24 +53,16 @@ class Commands(TyperGroup):
             sys.exit(1)
         return sys.exit(status if isinstance(status, int) else 0) if standalone_mode else status
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The group's own options."""
-        return _without_type(super().get_params(ctx))
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of the group, which typer makes; None where there is none of that name."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            _without_type(command.get_params(ctx))
-        return command
+class App(typer.Typer):
+    """Commands by name, of these kinds."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(cls=Commands, **given)
 
-def _without_type(params: list[Any]) -> list[Any]:
-    """A flag takes no value: `--json`, not `--json <bool>`."""
-    for param in params:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-    return params
+    def command(self, name: str | None = None, **given: Any) -> Any:
+        """See `typer`'s documentation."""
+        return super().command(name, cls=Command, **given)
 
 
 @contextmanager

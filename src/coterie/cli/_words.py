@@ -69,7 +69,7 @@ def _headline(result: Result) -> str:
     elif result.program.step == "round":
         path += f", topology {task.topology.name}, {many(result.gossip_steps, 'gossip step')} a round"
         path += f" and {result.consensus:,} over the models at the end" if result.consensus else ""
-    mark = "" if result.sizes_are_public else " (oracle)"
+    mark = "" if result.program.plan.relation.sizes_are_public else " (oracle)"
     return (
         f"{experiment.data_name}: {many(task.owners, 'owner')}, {counted(sum(task.sizes), task.unit.words)}{mark}, "
         f"{_partition(result)}. "
@@ -88,7 +88,7 @@ def _partition(result: Result) -> str:
     here = [at for at, name in enumerate(table.owner_names) if name in parts.names]
     assert table.owner is not None  # the partition divides by it
     left = int(np.sum(~np.isin(table.owner, here)))
-    mark = "" if result.sizes_are_public else " (oracle)"
+    mark = "" if result.program.plan.relation.sizes_are_public else " (oracle)"
     left_out = f"; left out: {many(left, 'row')}{mark} of {many(absent, 'other owner')}" if absent else ""
     return f"partition column ({some(parts.names, NAMED)}{left_out})"
 
@@ -166,7 +166,8 @@ def shown(value: float) -> str:
 def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
     budgets = result.prepared.task.epsilon
     several = privacy["owners_per_person"] > 1
-    follows = "" if result.sizes_are_public else "oracle; "  # a claim may follow from numbers of records
+    # A claim may follow from numbers of records.
+    follows = "" if result.program.plan.relation.sizes_are_public else "oracle; "
     spent = [
         float(privacy["person_epsilon"]) if several else certificate.epsilon
         for certificate in result.certificates
@@ -241,7 +242,7 @@ def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
     claim = (
         f"the claim is {result.claim.note}" if result.claim.note.startswith("outside") else result.claim.note
     )
-    follow = "note" if result.sizes_are_public else "note (oracle)"  # as in result.json
+    follow = "note" if result.program.plan.relation.sizes_are_public else "note (oracle)"  # as in result.json
     warned = ((follow, warning) for warning in privacy["warnings"])
     notes = [(follow, claim), ("note", privacy["reason"]), *warned]
     return [line for start, note in notes if note for line in wrap(f"{start}: {note}")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import App, exits, print_json
 from coterie.cli._shared import AsJson, DataDir
 from coterie.errors import InputError
 from coterie.reports.amounts import many
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coterie.problems.partition import Partition
     from coterie.problems.table import Table
 
-app = typer.Typer(help="List, describe and check data sets.", no_args_is_help=True)
+app = App(help="List, describe and check data sets.", no_args_is_help=True)
 
 ORACLE = (
     "Exact counts of private rows: for the holder of the data or a researcher (oracle), never to be released."

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie._rounding import left
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import App, exits, print_json
 from coterie.cli._shared import AsJson
 from coterie.reports.amounts import many
 
 if TYPE_CHECKING:
     from coterie.accounting.ledger import Snapshot
 
-app = typer.Typer(
-    help="What an owner has spent, and whether its ledger was tampered with.", no_args_is_help=True
-)
+app = App(help="What an owner has spent, and whether its ledger was tampered with.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(help="The owner's ledger.", show_default=False)]
 

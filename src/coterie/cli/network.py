@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import App, exits, print_json
 from coterie.cli._network_keys import COMMANDS, Folder
 from coterie.cli._network_words import tell
 from coterie.errors import InputError
 from coterie.units import Unit, several
 
-app = typer.Typer(help="Found a network of real owners, and try it on one machine.", no_args_is_help=True)
+app = App(help="Found a network of real owners, and try it on one machine.", no_args_is_help=True)
 
 OwnFolder = Annotated[Path, typer.Argument(help="Your party's folder, or its node.toml.")]
 

@@ -10,7 +10,7 @@ import typer
 from coterie import _check
 from coterie.cli import _plan_asked as asked
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import App, exits, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
 from coterie.reports.amounts import many
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coterie.planning.public import Consortium
     from coterie.planning.sweep import SweepPoint
 
-app = typer.Typer(
+app = App(
     help="Settings and a forecast from public numbers; plan join: whether joining pays.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,

@@ -142,9 +142,8 @@ def start(parts: MeshLayout, world: RunWorld, params: PyTree) -> PyTree:
     """Every owner's first state, where the owner lives; and the register, everywhere."""
 
     def begin(world: RunWorld, params: PyTree) -> PyTree:
-        world, functions = _here(parts, world), parts.static.functions
-        states = steps.first_states(parts.static, _own(parts, world), params)
-        return states if isinstance(functions, Rounds) else (functions.open(params, world.numbers), states)
+        world = _here(parts, world)
+        return steps.start(parts.static, world, params, _own(parts, world))
 
     return _mapped(parts, begin, (_WORLD, Spec()), carried(parts))(world, params)
 

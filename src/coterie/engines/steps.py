@@ -133,18 +133,16 @@ def block_length(static: Static, shards: Holdings, every: int, games: int = 1) -
 
 
 @partial(jax.jit, static_argnums=0)
-def start(static: Static, world: RunWorld, params: PyTree) -> PyTree:
-    """What the first step begins from: owners' states, and before them the register where owners visit one."""
-    states = first_states(static, world, params)
+def start(static: Static, world: RunWorld, params: PyTree, own: RunWorld | None = None) -> PyTree:
+    """What the first step begins from: owners' states, and before them the register where owners visit one.
+
+    `own`: the rows of the owners here, where they are spread over devices.
+    """
+    context = _context(own or world, jnp.int32(0), jnp.int32(0), (own or world).coin_keys)
+    states = jax.vmap(static.functions.init, (None, AXES))(params, context)
     if isinstance(static.functions, Rounds):
         return states
     return static.functions.open(params, world.numbers), states
-
-
-def first_states(static: Static, world: RunWorld, params: PyTree) -> PyTree:
-    """Every owner's first state."""
-    context = _context(world, jnp.int32(0), jnp.int32(0), world.coin_keys)
-    return jax.vmap(static.functions.init, (None, AXES))(params, context)
 
 
 def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks: Tick) -> tuple:

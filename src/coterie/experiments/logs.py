@@ -104,9 +104,12 @@ def log_of(result: Result, oracles: bool = False) -> Log:
 def _points(result: Result, certified: float | str) -> list[tuple[int, dict[str, float]]]:
     """One for each look: messages sent, disagreement, ε spent so far and the joint model's metric."""
     last, mark = int(result.steps[-1]), "oracle/" if is_oracle(result.curve) else ""
-    public = result.program.plan.relation.sizes_are_public  # else numbers of records are private
-    several = result.curve.shape[1] == len(result.sizes)
-    joint = np.average(result.curve, axis=1, weights=result.sizes if several and public else None)
+    sizes, public = (
+        result.prepared.task.sizes,
+        result.program.plan.relation.sizes_are_public,
+    )  # else they are private
+    several = result.curve.shape[1] == len(sizes)
+    joint = np.average(result.curve, axis=1, weights=sizes if several and public else None)
     found = []
     for step, apart, value in zip(result.steps.tolist(), result.disagreement.tolist(), joint.tolist()):
         values = {

@@ -77,7 +77,7 @@ def write(result: Result, out: Path) -> Path:
     }
     run = read(files)
     unit = run.privacy.unit
-    units = f", {counted(sum(run.sizes), unit)}" if result.sizes_are_public else ""
+    units = f", {counted(sum(run.sizes), unit)}" if result.program.plan.relation.sizes_are_public else ""
     what = f"{Path(run.data).stem}: {many(len(run.names), 'owner')}{units}"
     files["metric.png"] = png(drawn(curve(run), f"{what}, {run.protocol}"))
     files["epsilon.png"] = png(gauged(gauges(run), f"{what}: privacy of one {unit}"))
@@ -182,9 +182,9 @@ def trace(result: Result) -> str:
     """
     several = result.curve.shape[1] > 1
     names = result.prepared.partition.names if several else ("model",)
-    joint = np.average(
-        result.curve, axis=1, weights=result.sizes if several and result.sizes_are_public else None
-    )
+    by_size = several and result.program.plan.relation.sizes_are_public
+    weights = result.prepared.task.sizes if by_size else None
+    joint = np.average(result.curve, axis=1, weights=weights)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     mark, metric = ORACLE if is_oracle(result.curve) else "", result.prepared.judge.metric

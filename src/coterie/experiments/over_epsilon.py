@@ -44,7 +44,7 @@ def over_epsilon(experiment: Experiment, made: Ready, look: Look, tell: Tell) ->
         if consensus:
             joint = consented(task, consensus, joint, look)
         local = simulate(
-            alone(task), made.prepared.shards, topologies.identity(), seed=experiment.seed + 1, probe=look
+            alone(task), made.prepared.shards, topologies.IDENTITY, seed=experiment.seed + 1, probe=look
         )
         rows.append((max(task.epsilon), *(_mean(trace.probes[0][-1], task) for trace in (joint, local))))
     return oracle(np.array(rows))

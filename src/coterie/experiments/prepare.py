@@ -22,7 +22,7 @@ from coterie.problems import feature_steps, features
 from coterie.problems.datasets import Source
 from coterie.problems.features import FeatureMap
 from coterie.problems.holdings import Own, chosen, to_shards
-from coterie.problems.losses import DEFAULTS, loss_for, suiting, weighted
+from coterie.problems.losses import DEFAULTS, LOSSES, suiting, weighted
 from coterie.problems.metrics import Judge
 from coterie.problems.models import MODELS
 from coterie.problems.partition import Partition
@@ -150,7 +150,7 @@ def _of_images(names: str, table: Table, options: feature_steps.FeatureOptions) 
 
 def problem_of(experiment: Experiment, table: Table, dim: int) -> Problem:
     """Model, loss and penalty of the experiment, for records of `dim` features."""
-    loss = loss_for(experiment.loss or DEFAULTS[table.task], len(table.classes))
+    loss = LOSSES.find(experiment.loss or DEFAULTS[table.task])(len(table.classes))
     if table.task not in loss.tasks:
         raise InputError(
             f"loss={loss.name!r}: {table.target!r} is a {table.task} target, of which its scores say nothing. "

@@ -64,7 +64,7 @@ class Result:
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         mark = " (oracle)" if is_oracle(self.joint) else ""
         return (
-            f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {len(self.sizes)} owners: "
+            f"<Result of {self.experiment.protocol} on {self.prepared.table.name}, {self.prepared.task.owners} owners: "
             f"{self.prepared.judge.metric} {self.joint:.4g}{mark}; {worst}>"
         )
 
@@ -80,19 +80,9 @@ class Result:
         return describe.guarantee(self.program.plan, self.certificates, self.experiment, table, engine)
 
     @property
-    def sizes_are_public(self) -> bool:
-        """Whether the relation keeps them so; else they are oracle values, and what follows from them."""
-        return self.program.plan.relation.sizes_are_public
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """(owners,) numbers of records."""
-        return np.array(self.prepared.task.sizes)
-
-    @property
     def local_mean(self) -> Oracle:
         """Size-weighted mean of what owners reach alone."""
-        return oracle(float(np.average(self.local_only, weights=self.sizes)))
+        return oracle(float(np.average(self.local_only, weights=self.prepared.task.sizes)))
 
     def to_json(self, out: str | None) -> dict[str, Any]:
         """The summary that `coterie run --json` prints, with what a report needs.
@@ -101,9 +91,12 @@ class Result:
         of records private.
         """
         task, table, facts = self.prepared.task, self.prepared.table, self.guarantee["facts"]
+        public = (
+            self.program.plan.relation.sizes_are_public
+        )  # else they are oracle values, and what follows from them
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
-        ends = np.broadcast_to(self.curve[-1], self.sizes.shape)  # one register is everybody's
+        ends = np.broadcast_to(self.curve[-1], task.owners)  # one register is everybody's
         return {
             "protocol": self.experiment.protocol,
             "engine": self.experiment.engine,
@@ -141,11 +134,11 @@ class Result:
                     *warnings_of(self.certificates),
                 ],
                 **self.guarantee,
-                **({} if self.sizes_are_public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
+                **({} if public else {"oracle": ["claim", "claimed_epsilon", "warnings"]}),
             },
             "step": self.program.step,
-            "sizes": self.sizes.tolist(),
-            "oracle": [] if self.sizes_are_public else ["sizes"],
+            "sizes": list(task.sizes),
+            "oracle": [] if public else ["sizes"],
             "network": describe.network(task.topology, self.program.hub),
             # How rows were dealt. The classes' counts are oracle values: no owner releases them.
             "partition": {
@@ -185,7 +178,7 @@ def _metric(result: Result) -> dict[str, Any]:
     reasons = (shown_first(result.experiment, table)[1], in_words(judge.decision, table))
     values = ("joint", "local_only", "central", "constant", "constant_says")
     follow = ["beats_constant", "verdict", "all", "confusion"] if is_oracle(result.measures) else []
-    if follow and not result.sizes_are_public:
+    if follow and not result.program.plan.relation.sizes_are_public:
         follow.append("rows")  # a share of them all
     return {
         "name": judge.metric,

@@ -115,7 +115,7 @@ def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
 
 def _each_alone(program: Program, prepared: Prepared, look: Probe, seed: int) -> OracleArray:
     """The metric of every owner's own model: nobody talks to anybody."""
-    trace = simulate(program, prepared.shards, topologies.identity(), seed=seed, probe=look)
+    trace = simulate(program, prepared.shards, topologies.IDENTITY, seed=seed, probe=look)
     return oracle(trace.probes[0][-1])
 
 

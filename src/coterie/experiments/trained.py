@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from coterie.experiments.decisions import decision_of
 from coterie.model import TrainedModel
 from coterie.model.description import Description, inputs_of
 from coterie.problems.feature_steps import constants
-from coterie.problems.metrics import Decision, Judge, own_unit
+from coterie.problems.metrics import METRICS, Decision, Judge
 from coterie.problems.models import MODELS, flat
 from coterie.program import Rounds
 from coterie.reports.statement import SEEDED, undeclared
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from coterie.experiments.fitting import Fitted
     from coterie.federation.collaboration import Collaboration
     from coterie.problems.features import FeatureMap
-    from coterie.problems.problem import Problem
     from coterie.problems.table import Table
     from coterie.program import Program
     from coterie.protocols import Task
@@ -52,33 +51,52 @@ TEST_NOISE = (
 )
 
 
+class _Left(NamedTuple):
+    """What a run leaves that its model is made of, and that its file may tell."""
+
+    experiment: Experiment
+    task: Task
+    program: Program
+    table: Table
+    owners: Sequence[str]
+    features: FeatureMap
+    decision: Decision
+    params: PyTree
+    certificates: Sequence[Certificate]
+    engine: str
+
+
 def model_of_run(result: Fitted) -> TrainedModel:
     """The joint model of a simulation, with or without comparisons."""
-    prepared = result.prepared
-    several = isinstance(result.program.functions, Rounds)
+    prepared, program = result.prepared, result.program
     which = (
         "the mean of the owners' models after the last round"
-        if several
+        if isinstance(program.functions, Rounds)
         else "the one model that owners visit"
     )
-    training = _training(result.experiment, prepared.task, result.program, prepared.partition.names) | {
+    left = _Left(
+        result.experiment,
+        prepared.task,
+        program,
+        prepared.table,
+        prepared.partition.names,
+        prepared.features,
+        prepared.judge.decision,
+        result.params,
+        result.certificates,
+        result.experiment.engine,
+    )
+    told = {
         "data": prepared.table.name,
         "source": prepared.table.source,
         "note": prepared.table.note,
         "caveat": SIMULATED,
-        "engine": result.experiment.engine,
+        "engine": left.engine,
         "where": "simulated",
         "which": which + (_chosen(result.selected) if result.selected else ""),
         "steps": int(result.steps[-1]),
     }
-    certificates = _publishable(result.certificates, result.program, result.experiment)
-    guarantee = describe.guarantee(
-        result.program.plan, certificates, result.experiment, prepared.table, result.experiment.engine
-    )
-    privacy = _privacy(certificates, prepared.task.epsilon, result.program, guarantee)
-    problem, decision = prepared.task.problem, prepared.judge.decision
-    model = _model(prepared.table, prepared.features, problem, decision, result.params, training, privacy)
-    model = _with_metric(model, prepared.table, prepared.judge)
+    model = _with_metric(_model(left, told), prepared.table, prepared.judge)
     return model if result.published is None else _with_published(model, result.published)
 
 
@@ -92,26 +110,31 @@ def model_of_node(
     published: Published | None = None,
 ) -> TrainedModel:
     """A party's own model of a real run, of its parameters and what all parties agreed on: no record, no ledger."""
-    agreement, program = planned.agreement, planned.program
-    engine = SEEDED if injected else REAL
+    agreement, task, program = planned.agreement, planned.task, planned.program
     table = agreement.schema.empty(agreement.name)
-    certificates = _publishable(
-        certificates_of(program.plan, planned.task.delta), program, agreement.experiment
+    left = _Left(
+        agreement.experiment,
+        task,
+        program,
+        table,
+        agreement.owners,
+        planned.features,
+        decision_of(agreement.experiment, table, task.problem.loss.name),
+        params,
+        certificates_of(program.plan, task.delta),
+        SEEDED if injected else REAL,
     )
-    training = _training(agreement.experiment, planned.task, program, agreement.owners) | {
+    told = {
         "data": agreement.name,
         "source": f"the owners' own records, under agreement {agreement.run}",
         "note": "",
         "caveat": TEST_NOISE if injected else "",
-        "engine": engine,
+        "engine": left.engine,
         "where": "by the owners themselves",
         "which": f"the model of {party} after the last {program.step}{_chosen(selected) if selected else ''}",
         "steps": program.steps,
     }
-    guarantee = describe.guarantee(program.plan, certificates, agreement.experiment, table, engine)
-    privacy = _privacy(certificates, planned.task.epsilon, program, guarantee)
-    decision = decision_of(agreement.experiment, table, planned.task.problem.loss.name)
-    model = _model(table, planned.features, planned.task.problem, decision, params, training, privacy)
+    model = _model(left, told)
     return model if published is None else _with_published(model, published)
 
 
@@ -121,30 +144,27 @@ def _chosen(selected: Selected) -> str:
     return f"; chosen by the owners for {selected.share:.3g} of every budget: {words}"
 
 
-def _model(
-    table: Table,
-    mapped: FeatureMap,
-    problem: Problem,
-    decision: Decision,
-    params: PyTree,
-    training: dict[str, Any],
-    privacy: dict[str, Any],
-) -> TrainedModel:
+def _model(left: _Left, told: dict[str, Any]) -> TrainedModel:
+    """The model with all that its file tells; `told`: of its training, beside its settings."""
+    plan, problem, certificates = left.program.plan, left.task.problem, left.certificates
+    if not plan.relation.sizes_are_public:
+        certificates = _publishable(certificates, left.experiment.calibration)
+    guarantee = describe.guarantee(plan, certificates, left.experiment, left.table, left.engine)
     own = MODELS.is_own(problem.model.name)
     return TrainedModel(
         description=Description(
-            **inputs_of(table),
+            **inputs_of(left.table),
             kind=problem.model.name,
             made_by="" if own else MODELS.origin(problem.model.name),
             activation=problem.model.activation if own else None,
             loss=problem.loss.name,
-            decision=decision,
-            training=training,
-            privacy=privacy,
+            decision=left.decision,
+            training=_training(left.experiment, left.task, left.program, left.owners) | told,
+            privacy=_privacy(certificates, left.task.epsilon, left.program, guarantee),
             metrics={},
         ),
-        steps=constants(mapped, table.x.shape[1:]),
-        params=flat(params),
+        steps=constants(left.features, left.table.x.shape[1:]),
+        params=flat(left.params),
     )
 
 
@@ -192,17 +212,13 @@ def _privacy(
     }
 
 
-def _publishable(
-    certificates: Sequence[Certificate], program: Program, experiment: Experiment
-) -> Sequence[Certificate]:
-    """The certificates; where sizes are private, only what does not follow from them.
+def _publishable(certificates: Sequence[Certificate], calibration: str) -> Sequence[Certificate]:
+    """What does not follow from sizes that are private.
 
     Argument: certified noise is calibrated to budgets alone there (protocols refuse anything else), so events tell no
     size; as published, noise is scaled by sizes, so that the event itself would tell them.
     """
-    if program.plan.relation.sizes_are_public:
-        return certificates
-    if experiment.calibration == "certified":
+    if calibration == "certified":
         # Without warnings, too, for they are about sizes.
         return [replace(certificate, size=None, warnings=()) for certificate in certificates]
     from dp_accounting import NonPrivateDpEvent
@@ -224,25 +240,20 @@ def _publishable(
 
 def _with_metric(model: TrainedModel, table: Table, judge: Judge) -> TrainedModel:
     """The model with its score and all metrics on test rows, where these are public; else without any."""
-    regression = table.target_bounds is not None
-    if not table.test_is_public or not len(table.y_test) or (regression and np.ptp(table.y_test) == 0):
+    regression, y = table.task == "regression", table.y_test
+    if not table.test_is_public or not len(y) or (regression and np.ptp(y) == 0):
         return model
     if not all(np.isfinite(leaf).all() for leaf in model.params.values()):
         return model
-    scores = model.scores_of(table.x_test)
-    y = np.asarray(table.y_test)
-    if regression:
-        y = own_unit(y, model.description.range or (-1.0, 1.0))
-    elif table.task == "binary":
-        y = (y > 0).astype(int)
-    metric = {"name": "R²" if regression else "accuracy", "value": model.measured(scores, y), "rows": len(y)}
-    joint = judge.all(scores - judge.decision.offset, table.y_test)  # which a judge adds itself
-    values = zip(judge.names, joint, judge.plain.all(judge.constant(table.y_test), table.y_test))
-    metric["all"] = {
+    scores = model.scores_of(table.x_test) - judge.decision.offset  # which a judge adds itself
+    each = zip(judge.names, judge.all(scores, y), judge.plain.all(judge.constant(y), y))
+    told = {
         name: {"joint": float(joint), "constant": float(constant)}
-        for name, joint, constant in values
+        for name, joint, constant in each
         if np.isfinite([joint, constant]).all()  # AUC, for one, needs rows of both classes
     }
+    usual = "r2" if regression else "accuracy"
+    metric = {"name": METRICS[usual].words, "value": told[usual]["joint"], "rows": len(y), "all": told}
     return replace(model, description=replace(model.description, metrics=metric))
 
 

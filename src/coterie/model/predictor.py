@@ -65,7 +65,15 @@ class TrainedModel:
 
     def score(self, rows: Rows, y: Any) -> float:
         """Accuracy, or R² of a regression; `y` in class names or the target's own unit."""
-        return self.measured(self.scores(rows), self._targets(y))
+        scores, y = self.scores(rows), self._targets(y)
+        if len(scores) != len(y):
+            raise InputError(f"y: has {len(y)} values for {len(scores)} rows. Give one for each.")
+        if self.description.range is None:
+            return float(np.mean(self._chosen(scores) == y))
+        spread = float(np.sum((y - y.mean()) ** 2))
+        if spread == 0:
+            raise InputError("y: all values are equal, so that R² says nothing. Give rows that differ.")
+        return 1.0 - float(np.sum((self.decided(scores) - y) ** 2)) / spread
 
     def scores(self, rows: Rows) -> np.ndarray:
         """(rows, outputs) float32: the scores of the loss, with the base rate that class weights removed."""
@@ -106,17 +114,6 @@ class TrainedModel:
     def has_probabilities(self) -> bool:
         """Whether `predict_proba` can answer."""
         return self.description.range is None and self.description.loss in PROBABLE
-
-    def measured(self, scores: np.ndarray, y: np.ndarray) -> float:
-        """`score` of scores, against positions of classes or quantities."""
-        if len(scores) != len(y):
-            raise InputError(f"y: has {len(y)} values for {len(scores)} rows. Give one for each.")
-        if self.description.range is None:
-            return float(np.mean(self._chosen(scores) == y))
-        spread = float(np.sum((y - y.mean()) ** 2))
-        if spread == 0:
-            raise InputError("y: all values are equal, so that R² says nothing. Give rows that differ.")
-        return 1.0 - float(np.sum((self.decided(scores) - y) ** 2)) / spread
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the model's file, which is verified when it is read."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems import penalties
-from coterie.problems.losses import loss_for
+from coterie.problems.losses import LOSSES
 from coterie.problems.models import linear
 from coterie.problems.problem import Problem, gradient_bound
 from coterie.protocols import Task
@@ -62,7 +62,7 @@ def problem_for(dimension: int, classes: int) -> Problem:
     """The linear model that `coterie run` fits by default: logistic, softmax, or Huber's loss for a regression."""
     _check.count("classes", classes)
     name = {1: "huber", 2: "logistic"}.get(classes, "softmax")
-    loss = loss_for(name, classes)
+    loss = LOSSES.find(name)(classes)
     if dimension * loss.outputs > _MOST:
         raise InputError(
             f"dimension={dimension}, classes={classes}: more than {_MOST:,} parameters. Plan a smaller model."

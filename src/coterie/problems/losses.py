@@ -43,8 +43,8 @@ class Loss(NamedTuple):
 
 
 # Half the bound halves the noise. Only badly misclassified records are clipped, and for a linear model the clipped
-# gradient is that of a convex loss that grows linearly there. The best of its powers of two on both halves of 120 tables
-# that had no part in its choice (docs/radius.md).
+# gradient is that of a convex loss that grows linearly there. The best of five powers of two on both halves of 120
+# tables, which had no part in its choice (docs/radius.md).
 HALF = 0.5
 
 # Records of a quantity on [-1, 1] are off by more than an eighth mostly at the beginning: clipped there, they pull no
@@ -296,6 +296,7 @@ def _factory(name: str, thing: Any) -> Callable[[int], Loss]:
 
 
 _OWN = (logistic, hinge, squared, huber, softmax, one_vs_all)
+# A row makes the loss with its default options; of how many classes, the multiclass ones alone read.
 LOSSES: Registry[Callable[[int], Loss]] = Registry(
     "loss", "coterie.losses", _factory, {make.__name__: make for make in _OWN}
 )
@@ -308,16 +309,5 @@ def suiting(task: Task) -> list[str]:
     >>> suiting("regression")
     ['huber', 'squared']
     """
-    names = [make.__name__ for make in _OWN if task in loss_for(make.__name__, 3).tasks]
+    names = [make.__name__ for make in _OWN if task in LOSSES.find(make.__name__)(3).tasks]
     return sorted(names, key=lambda name: name != DEFAULTS[task])
-
-
-def loss_for(name: str, classes: int = 0) -> Loss:
-    """The loss of that name with its default options; `classes` is read by the multiclass ones alone.
-
-    >>> loss_for("softmax", 3).outputs
-    3
-    >>> loss_for("logistic") is logistic()
-    True
-    """
-    return LOSSES.find(name)(classes)

@@ -138,18 +138,15 @@ def partition(
     owners: int | None = None,
     seed: int = 0,
     unit: Unit = RECORD,
+    what: str = "records",
 ) -> Partition:
     """Divide a table: "column", "iid", "dirichlet:0.3", "two_groups:4", "random_sizes:50".
 
     Without `how`: by the natural owner if there is one and no number of owners is asked for, else "iid". Units of
-    privacy are dealt whole; by "column", what an owner has of somebody is one unit.
+    privacy are dealt whole; by "column", what an owner has of somebody is one unit. `what`: rows are called in errors.
     """
     if unit.kind == "column":
         return _of_units(table, how, owners, seed, f"units ({unit.noun})")
-    return _dealt(table, how, owners, seed, 1 if unit.kind == "owner" else LEAST, "records")
-
-
-def _dealt(table: Table, how: str | None, owners: int | None, seed: int, least: int, what: str) -> Partition:
     natural = table.owner is not None
     how = how or ("column" if natural and owners is None else "iid")
     kind, _, value = how.partition(":")
@@ -161,9 +158,8 @@ def _dealt(table: Table, how: str | None, owners: int | None, seed: int, least: 
             )
         # Names that the rows themselves gave are of owners who have some, if only among the test rows.
         own_names = not table.test_is_public
-        return by_column(
-            table.owner, table.owner_names, least=least, owners=owners, empty_too=own_names, what=what
-        )
+        least = 1 if unit.kind == "owner" else LEAST
+        return by_column(table.owner, table.owner_names, least, owners, empty_too=own_names, what=what)
     if owners is None:
         raise InputError(
             f"owners=None: partition {how!r} needs a number of owners. Name the column that says whose a row is"
@@ -184,7 +180,7 @@ def _of_units(table: Table, how: str | None, owners: int | None, seed: int, what
         owner=None if table.owner is None else table.owner[first],
         whose=None,
     )
-    dealt = _dealt(units, how, owners, seed, LEAST, what)
+    dealt = partition(units, how, owners, seed, what=what)
     holder = np.full(len(first), -1)
     for at, own in enumerate(dealt.rows):
         holder[own] = at

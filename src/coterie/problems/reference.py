@@ -7,7 +7,7 @@ eyes and never part of a run's transcript.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -81,44 +81,31 @@ def objective_value(problem: Problem, params: np.ndarray, x: np.ndarray, y: np.n
         return float(_height(problem, jnp.asarray(params, jnp.float64), _batch(x, y)))
 
 
-def _logistic(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(
-        C=1 / (len(y) * strength),
-        fit_intercept=False,
-        tol=1e-8,
-        max_iter=_ITERATIONS,
-        class_weight=dict(zip((-1.0, 1.0), loss.weights)),
-    )
-    return model.fit(*_of_both_classes(x, y)).coef_.T
-
-
-def _of_both_classes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows, and where all are of one class, one of zeros of the other: scikit-learn refuses a single class, and
+def _of_two_classes(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
+    """Where all rows are of one class, one of zeros of the other is added: scikit-learn refuses a single class, and
     zeros cost the same whatever the model is, so that the optimum stays where it is."""
+    given: dict[str, Any] = {
+        "C": 1 / (len(y) * strength),
+        "fit_intercept": False,
+        "max_iter": _ITERATIONS,
+        "class_weight": dict(zip((-1.0, 1.0), loss.weights)),
+    }
+    if loss.name == "hinge":
+        from sklearn.svm import LinearSVC
+
+        model = LinearSVC(loss="hinge", tol=1e-6, random_state=0, **given)
+    else:
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(tol=1e-8, **given)
     absent = np.setdiff1d([-1.0, 1.0], y)
-    return np.vstack([np.asarray(x, np.float64), np.zeros((len(absent), x.shape[1]))]), np.append(y, absent)
+    rows = np.vstack([np.asarray(x, np.float64), np.zeros((len(absent), x.shape[1]))])
+    return model.fit(rows, np.append(y, absent)).coef_.T
 
 
 def _one_vs_all(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
-    each = [_logistic(x, np.where(y == label, 1.0, -1.0), strength, loss) for label in range(loss.outputs)]
-    return np.hstack(each)
-
-
-def _hinge(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
-    from sklearn.svm import LinearSVC
-
-    model = LinearSVC(
-        loss="hinge",
-        C=1 / (len(y) * strength),
-        fit_intercept=False,
-        tol=1e-6,
-        max_iter=_ITERATIONS,
-        random_state=0,
-        class_weight=dict(zip((-1.0, 1.0), loss.weights)),
-    )
-    return model.fit(*_of_both_classes(x, y)).coef_.T
+    two = (np.where(y == label, 1.0, -1.0) for label in range(loss.outputs))
+    return np.hstack([_of_two_classes(x, signs, strength, loss) for signs in two])
 
 
 def _squared(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.ndarray:
@@ -130,9 +117,9 @@ def _squared(x: np.ndarray, y: np.ndarray, strength: float, loss: Loss) -> np.nd
 
 
 _BY_SKLEARN: dict[str, Callable[[np.ndarray, np.ndarray, float, Loss], np.ndarray]] = {
-    "logistic": _logistic,
+    "logistic": _of_two_classes,
     "one_vs_all": _one_vs_all,
-    "hinge": _hinge,
+    "hinge": _of_two_classes,
     "squared": _squared,
 }
 

@@ -73,15 +73,16 @@ def build(name: str, task: Task, options: dict[str, Any], calibration: str) -> P
     _check.one_of("calibration", calibration, CALIBRATIONS)
     settings = protocol.settings(**options)
 
-    def plain(task: Task) -> Program:
+    def make(task: Task) -> Program:
         return protocol.build(task, settings, calibration)  # type: ignore[arg-type]
 
-    if calibration == "noiseless":  # protects nothing in any case
-        program = plain(task)
-    else:  # published noise is what it is, whomever it protects; certified noise is sized for whom budgets are promised
-        several = calibration == "certified" and task.owners_per_person > 1
-        make = partial(persons.held, plain) if several else plain
-        program = _private_sizes.checked(make, task)
+    # Published noise is what it is, whomever it protects; certified noise is sized for whom budgets are promised to.
+    if calibration == "certified" and task.owners_per_person > 1:
+        make = partial(persons.held, make)
+    program = make(task)
+    # A noiseless program protects nothing in any case.
+    if not program.plan.relation.sizes_are_public and calibration != "noiseless":
+        program = _private_sizes.checked(program, make, task)
     # Plan and claim speak of the unit: whatever is proved of a record holds for what takes its place everywhere.
     return program._replace(
         plan=replace(program.plan, unit=task.unit), claim=replace(program.claim, unit=str(task.unit))

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.problems.problem import Problem
 from coterie.protocols.task import Task, radius_for
@@ -130,8 +129,3 @@ def pace_for(
         gamma=np.maximum(smoothness * longest, far),
         root=math.sqrt(task.problem.penalty.strong_convexity) if variant == "duchi" else 0.0,
     )
-
-
-def clip_share(task: Task, clip: float | None) -> float:
-    """The share of the gradient's bound to clip at: as given, or the loss's own."""
-    return task.problem.loss.clip if clip is None else _check.positive("clip", clip)

@@ -186,7 +186,7 @@ def certified(
     `spare`: for so many rounds, how many releases more are charged for.
     """
     relation = REPLACE_ONE if design.sizes == "public" else ADD_OR_REMOVE_ONE
-    clip = _dual.clip_share(task, steps.clip)
+    clip = task.problem.loss.clip if steps.clip is None else _check.positive("clip", steps.clip)
     single = full_batch_plan(task, 1, noise_like(task, False, 1, design.sizes), relation, clip)
     single = calibrated(replace(single, extra=extra), task)
     once = size(np.array(single.noise_multiplier)).own * design.per_record(task)

@@ -23,14 +23,14 @@ _OWN = ("sizes", "flaw")  # of a plan: the sizes themselves, which no engine sen
 _MOST_ALONE = 4  # owners that are tried one by one
 
 
-def checked(build: Callable[[Task], Program], task: Task) -> Program:
-    """The program for this task; flawed, with the reason, where private sizes show in what should not follow from them.
+def checked(program: Program, build: Callable[[Task], Program], task: Task) -> Program:
+    """The program that was built for this task; flawed, with the reason, where private sizes show in what should not
+    follow from them.
 
     Guarantee: under a relation that keeps sizes private, a plan without a flaw has the noise, weights, numbers, sampler
     and schedule that it has with one record more, one less, or many more of an owner.
     """
-    program = build(task)
-    if program.plan.relation.sizes_are_public or program.plan.flaw:
+    if program.plan.flaw:
         return program
     for neighbour in _neighbouring(task):
         if names := _differences(program, build, neighbour):

@@ -19,19 +19,20 @@ from coterie.mechanisms import NoNoise
 from coterie.program import Program
 from coterie.protocols import dual_averaging, push_sum
 from coterie.protocols.task import Task
-from coterie.topologies import build as build_topology
+from coterie.topologies import from_graphs
+from coterie.topologies.graphs import LinkList
 
 ROUNDS = 100  # enough for noise to be the limit at the sizes of single owners
 
 
 def alone(task: Task, private: bool = True) -> Program:
-    """Every owner by itself, to be run with `topologies.identity()`.
+    """Every owner by itself, to be run with `topologies.IDENTITY`.
 
     Guarantee: with `private`, each owner's whole training meets its own budget, as if every step were public.
     """
     kinds, tuned = list(zip(task.sizes, task.epsilon)), {}
     protocol: Any = dual_averaging if task.problem.model.is_linear else push_sum
-    nobody = build_topology("complete", 1)
+    nobody = from_graphs("nobody", [LinkList(1, ())])
     for size, epsilon in dict.fromkeys(kinds):  # equal owners are tuned once
         # Alone, an owner answers for its own release.
         mine = replace(task, sizes=(size,), epsilon=(epsilon,), topology=nobody, owners_per_person=1)

@@ -209,9 +209,10 @@ def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
 
 def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan:
     spare = _masked.spares(rounds, settings.spare) if settings.view == "masked" else 0
+    clip = task.problem.loss.clip if settings.clip is None else _check.positive("clip", settings.clip)
     plan = ReleasePlan(
         sampler=sampler_for(task, settings.rate),
-        clip_norm=_dual.clip_share(task, settings.clip) * task.clip_norm,
+        clip_norm=clip * task.clip_norm,
         noise=Gaussian(),
         noise_multiplier=(1.0,) * task.owners,
         releases=(rounds + spare,) * task.owners,

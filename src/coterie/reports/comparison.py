@@ -15,7 +15,7 @@ from coterie.problems.metrics import METRICS
 from coterie.reports.amounts import many, number
 from coterie.reports.charts import Chart, Entry, Shape, Upright, logarithmic
 from coterie.reports.constant import an
-from coterie.reports.rendering import render
+from coterie.reports.rendering import template
 from coterie.reports.spread import constant_fits, extent, spread_words
 from coterie.reports.style import CLASSES
 from coterie.units import counted, told_owners
@@ -24,8 +24,7 @@ from coterie.units import counted, told_owners
 def page(comparison: dict[str, Any]) -> str:
     """The page as text, from what comparison.json holds."""
     several = len(comparison["series"])
-    return render(
-        "comparison.html",
+    return template("comparison.html").render(
         title=f"{PurePath(comparison['data']).stem}, {many(several, 'protocol')} compared",
         comparison=comparison,
         epsilon=_middle(comparison),

@@ -38,7 +38,7 @@ def drawn(chart: Chart, title: str) -> Figure:
     axes.set_xticks([100 * place for place, _ in chart.along], [words for _, words in chart.along])
     axes.set_yticks([100 - 100 * place for place, _ in chart.up], [words for _, words in chart.up])
     figure.legend(loc="outside lower left", ncols=columns, fontsize=9, frameon=False)
-    return _as_written(figure)
+    return figure
 
 
 def gauged(gauges: dict[str, Any], title: str) -> Figure:
@@ -55,11 +55,15 @@ def gauged(gauges: dict[str, Any], title: str) -> Figure:
     axes.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.5), xticks=[])
     axes.set_yticks(range(len(bars)), names, color=LIGHT["ink"])
     axes.set_title(gauges["note"], fontsize=9, color=LIGHT["soft"])
-    return _as_written(figure)
+    return figure
 
 
 def png(figure: Figure) -> bytes:
-    """The picture as a file holds it."""
+    """The picture as a file holds it. No name in it is a formula, whatever it is made of."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # type: ignore[attr-defined]
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
@@ -104,12 +108,3 @@ def _new(height: float, title: str) -> tuple[Figure, Axes]:
     axes.yaxis.label.set_color(LIGHT["soft"])
     figure.suptitle(shorten(title, _LONGEST, placeholder="…"), fontsize=12)
     return figure, axes
-
-
-def _as_written(figure: Figure) -> Figure:
-    """No name is a formula, whatever it is made of."""
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)  # type: ignore[attr-defined]
-    return figure

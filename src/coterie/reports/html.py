@@ -18,7 +18,7 @@ from coterie.reports.gauges import gauges
 from coterie.reports.privacy import claims, lead
 from coterie.reports.published import SHOWN, told
 from coterie.reports.reading import FILES, Run
-from coterie.reports.rendering import render
+from coterie.reports.rendering import template
 from coterie.reports.stacks import stacks
 from coterie.reports.topology import NUMBERED, network
 from coterie.units import counted, several
@@ -30,40 +30,43 @@ def page(run: Run, files: Mapping[str, bytes]) -> bytes:
     """The page's bytes. `files`: the files it was made from, whose checksums it shows."""
     metric, classes = run.metric, run.partition.classes
     swept, first = run.over_epsilon, sorted(metric.all, key=lambda name: name != metric.name)
-    return render(
-        "run.html",
-        title=f"{PurePath(run.data).stem}, {run.protocol}",
-        run=run,
-        lead=lead(run),
-        sizes_are_private=run.sizes_are_private,
-        published=None if run.evaluation is None else told(run.evaluation, classes),
-        curve=charts.curve(run),
-        metrics=[
-            (
-                words[0].upper() + words[1:] + " (lower is better)" * METRICS[name].lower_is_better,
-                number(metric.all[name]["joint"]),
-                number(metric.all[name]["constant"]),
-            )
-            for name, words in ((name, METRICS[name].words) for name in first)
-        ],
-        confusion=[
-            [f"{count:,}" for count in row] for row in metric.confusion or () if len(classes) <= SHOWN
-        ],
-        benefit=benefit(run),
-        over_epsilon=swept and charts.over_epsilon(swept, metric, max(run.privacy.budgets)),
-        claims=claims(run.privacy),
-        gauges=gauges(run),
-        network=network(run),
-        wide_network=len(run.names) > _WIDE,
-        numbered=len(run.names) <= NUMBERED,
-        stacks=stacks(run),
-        units=several(run.privacy.unit),
-        all_units=counted(sum(run.sizes), run.privacy.unit),
-        settings=_settings(run),
-        checksums={name: hashlib.sha256(files[name]).hexdigest() for name in FILES},
-        # Files that hold oracle values: a guess of a record can be tried against their checksums.
-        of_oracles={"result.json", *(("trace.csv",) if "joint" in metric.oracle else ())},
-    ).encode("utf-8", "replace")
+    return (
+        template("run.html")
+        .render(
+            title=f"{PurePath(run.data).stem}, {run.protocol}",
+            run=run,
+            lead=lead(run),
+            sizes_are_private=run.sizes_are_private,
+            published=None if run.evaluation is None else told(run.evaluation, classes),
+            curve=charts.curve(run),
+            metrics=[
+                (
+                    words[0].upper() + words[1:] + " (lower is better)" * METRICS[name].lower_is_better,
+                    number(metric.all[name]["joint"]),
+                    number(metric.all[name]["constant"]),
+                )
+                for name, words in ((name, METRICS[name].words) for name in first)
+            ],
+            confusion=[
+                [f"{count:,}" for count in row] for row in metric.confusion or () if len(classes) <= SHOWN
+            ],
+            benefit=benefit(run),
+            over_epsilon=swept and charts.over_epsilon(swept, metric, max(run.privacy.budgets)),
+            claims=claims(run.privacy),
+            gauges=gauges(run),
+            network=network(run),
+            wide_network=len(run.names) > _WIDE,
+            numbered=len(run.names) <= NUMBERED,
+            stacks=stacks(run),
+            units=several(run.privacy.unit),
+            all_units=counted(sum(run.sizes), run.privacy.unit),
+            settings=_settings(run),
+            checksums={name: hashlib.sha256(files[name]).hexdigest() for name in FILES},
+            # Files that hold oracle values: a guess of a record can be tried against their checksums.
+            of_oracles={"result.json", *(("trace.csv",) if "joint" in metric.oracle else ())},
+        )
+        .encode("utf-8", "replace")
+    )
 
 
 def _settings(run: Run) -> dict[str, str]:

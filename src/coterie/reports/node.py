@@ -8,7 +8,7 @@ from coterie._rounding import at_most
 from coterie.evaluation.words import choice
 from coterie.reports.amounts import number
 from coterie.reports.published import told
-from coterie.reports.rendering import render
+from coterie.reports.rendering import template
 from coterie.units import told_owners
 
 _LISTED = 8  # columns named on the page; agreement.json has all
@@ -18,8 +18,7 @@ def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
     """`found`: the summary of the run; `agreement`: what all parties agreed on."""
     classes = tuple(agreement["schema"].get("classes") or ())
     own = found.get("own_metric")
-    return render(
-        "node.html",
+    return template("node.html").render(
         title=f"{found['network']}, {found['name']}",
         found=found,
         own=f"{own['name']} {_value(own['value'])}" if own else "",

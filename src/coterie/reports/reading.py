@@ -242,21 +242,12 @@ class Run(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}  # of experiment.toml
     # Owners' numbers in pictures: from 1, or their names where these are numbers.
     numbers: tuple[int, ...] = ()
+    # Whether no owner tells its number of records: then they are oracle values.
+    sizes_are_private: bool = False
+    # (points,) the joint model's metric: the mean over models, by public sizes where every owner has one.
+    joint: np.ndarray = np.zeros(0)
     # (owners,) above zero where joining beats the owner's own model; never where the joint one diverged.
     gain: np.ndarray = np.zeros(0)
-
-    @property
-    def sizes_are_private(self) -> bool:
-        """Whether numbers of records are private, and so oracle values."""
-        relation = RELATIONS.get(self.privacy.relation)
-        return relation is not None and not relation.sizes_are_public
-
-    @property
-    def joint(self) -> np.ndarray:
-        """(points,) the joint model's metric: the mean over models, by public sizes where every owner has one."""
-        by_size = self.values.shape[1] == len(self.sizes) and not self.sizes_are_private
-        values = np.where(np.isfinite(self.values), self.values, np.nan)
-        return np.average(values, axis=1, weights=self.sizes if by_size else None)
 
 
 def read(files: Mapping[str, bytes]) -> Run:
@@ -282,15 +273,18 @@ def read(files: Mapping[str, bytes]) -> Run:
         settings = tomllib.loads(files["experiment.toml"].decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("experiment.toml: is not TOML. Give the folder of a run.") from error
+    relation = RELATIONS.get(run.privacy.relation)
+    private = relation is not None and not relation.sizes_are_public
     steps, values = _trace(files["trace.csv"])
+    weights = None if private or values.shape[1] != len(run.sizes) else run.sizes
+    joint = np.average(np.where(np.isfinite(values), values, np.nan), axis=1, weights=weights)
     first = 0 if all(name == f"owner {at}" for at, name in enumerate(run.names)) else 1
     numbers = tuple(range(first, first + len(run.names)))
     sign = -1.0 if METRICS[run.metric.name].lower_is_better else 1.0
     with np.errstate(invalid="ignore"):
         gain = sign * (np.array(run.benefit.joint, float) - np.array(run.benefit.own, float))
-    return msgspec.structs.replace(
-        run, steps=steps, values=values, settings=settings, numbers=numbers, gain=gain
-    )
+    derived = {"numbers": numbers, "sizes_are_private": private, "joint": joint, "gain": gain}
+    return msgspec.structs.replace(run, steps=steps, values=values, settings=settings, **derived)
 
 
 def _number(kind: type, value: Any) -> Number:

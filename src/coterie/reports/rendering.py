@@ -4,27 +4,23 @@ missing value is an error."""
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie._rounding import at_most
 from coterie.reports.amounts import many, number, percent
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
-
-def render(template: str, /, package: str = "coterie.reports", **context: Any) -> str:
-    """The page as text. `package`: whose templates are looked at before ours, which they may extend."""
-    return _environment(package).get_template(template).render(context)
+    from jinja2 import Template
 
 
 @lru_cache
-def _environment(package: str) -> Environment:
+def template(name: str, package: str = "coterie.reports") -> Template:
+    """The template of that name; `package`: whose are looked at before ours, which they may extend."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    names = dict.fromkeys((package, "coterie.reports"))
+    packages = dict.fromkeys((package, "coterie.reports"))
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(name) for name in names]),
+        loader=ChoiceLoader([PackageLoader(one) for one in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -38,4 +34,4 @@ def _environment(package: str) -> Environment:
         "at_most": lambda epsilon: number(at_most(epsilon)),  # a certified ε, rounded up
         "sentence": lambda words: words[:1].upper() + words[1:],
     }
-    return environment
+    return environment.get_template(name)

@@ -5,13 +5,14 @@ It may know nothing of what is sent: no problem, no noise, no owner's records.
 
 from coterie.topologies.catalogue import TOPOLOGIES, build
 from coterie.topologies.gossip import AGREEMENT, contraction, gossip_steps_for, messages_per_round
-from coterie.topologies.mixing import Mixer, aggregate, identity, mixer
+from coterie.topologies.mixing import IDENTITY, Mixer, aggregate, mixer
 from coterie.topologies.residues import residue
 from coterie.topologies.topology import Topology, check_gossip, check_push_sum, from_graphs
-from coterie.topologies.weights import WEIGHTS, Edges, column_stochastic, metropolis, uniform
+from coterie.topologies.weights import WEIGHTS, Edges
 
 __all__ = [
     "AGREEMENT",
+    "IDENTITY",
     "TOPOLOGIES",
     "WEIGHTS",
     "Edges",
@@ -21,14 +22,10 @@ __all__ = [
     "build",
     "check_gossip",
     "check_push_sum",
-    "column_stochastic",
     "contraction",
     "from_graphs",
     "gossip_steps_for",
-    "identity",
     "messages_per_round",
-    "metropolis",
     "mixer",
     "residue",
-    "uniform",
 ]

@@ -58,7 +58,7 @@ def build(
         )
     drawn = {"seed": seed} if "seed" in parameters else {}
     made = builder(owners, **drawn, **options)
-    return _fitting(called, made, owners)
+    return made if TOPOLOGIES.is_own(called) else _fitting(called, made, owners)
 
 
 def _fixed(draw: Callable[[int], graphs.Graph], owners: int, *, weights: str = "metropolis") -> Topology:

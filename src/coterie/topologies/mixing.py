@@ -96,11 +96,6 @@ def mixer(topology: Topology, gossip_steps: int = 1, accelerate: bool = True, ex
     return Mixer(_plain(kernel, topology.period, gossip_steps), arrays)
 
 
-def identity() -> Mixer:
-    """No communication: everyone keeps its own message."""
-    return Mixer(keep, ())
-
-
 def aggregate(weights: np.ndarray) -> Mixer:
     """Everyone receives Σ_j weights_j message_j, as from an aggregator; O(owners)."""
     weights = np.asarray(weights, np.float64)
@@ -231,6 +226,9 @@ def _accelerated(kernel: Kernel) -> Callable[[PyTree, PyTree, Array], PyTree]:
 def keep(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:
     del arrays, step
     return messages
+
+
+IDENTITY = Mixer(keep, ())  # no communication: everyone keeps its own message
 
 
 def weighted_sum(arrays: PyTree, messages: PyTree, step: Array) -> PyTree:

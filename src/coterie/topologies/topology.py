@@ -13,7 +13,7 @@ from coterie import _check
 from coterie.errors import InputError
 from coterie.topologies import graphs as graphs_
 from coterie.topologies import spectrum
-from coterie.topologies.weights import WEIGHTS, Edges
+from coterie.topologies.weights import Edges, weighted
 
 if TYPE_CHECKING:
     from coterie.topologies.graphs import Graph
@@ -148,8 +148,7 @@ def from_graphs(name: str, graphs: Sequence[Graph], weights: str | None = None) 
         )
     directed = any(links.directed for links in lists)
     weights = weights or ("column_stochastic" if directed else "metropolis")
-    scheme = WEIGHTS[_check.one_of("weights", weights, WEIGHTS)]
-    return Topology(name, sizes[0], tuple(map(scheme, lists)), directed)
+    return Topology(name, sizes[0], tuple(weighted(links, weights) for links in lists), directed)
 
 
 def check_gossip(topology: Topology) -> Topology:

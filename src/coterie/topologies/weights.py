@@ -7,15 +7,13 @@ target receives, and every owner has an edge to itself. So W[target, source] = w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from coterie import _check
 from coterie.errors import InputError
-from coterie.topologies.graphs import in_order
-
-if TYPE_CHECKING:
-    from coterie.topologies.graphs import Graph
+from coterie.topologies.graphs import LinkList
 
 
 class Edges(NamedTuple):
@@ -26,60 +24,40 @@ class Edges(NamedTuple):
     weight: np.ndarray  # (edges,) float64
 
 
-def metropolis(graph: Graph) -> Edges:
-    """Weight 1 / (1 + the larger degree of the two); symmetric and doubly stochastic on any undirected graph.
-
-    >>> import networkx as nx
-    >>> metropolis(nx.path_graph(3)).weight.round(2).tolist()
-    [0.67, 0.33, 0.33, 0.33, 0.33, 0.33, 0.67]
-    """
-    return _weighted(graph, np.maximum, "metropolis")
-
-
-def uniform(graph: Graph) -> Edges:
-    """Weight 1 / (1 + largest degree) on every link, I - L / (1 + d_max); symmetric, doubly stochastic."""
-    return _weighted(graph, lambda source, target: np.full_like(source, source.max(initial=0)), "uniform")
-
-
-def column_stochastic(graph: Graph) -> Edges:
-    """Each sender splits its message evenly over its out-neighbours and itself; for any digraph.
-
-    >>> import networkx as nx
-    >>> column_stochastic(nx.DiGraph([(0, 1), (0, 2), (1, 0), (2, 0)])).weight.round(2).tolist()
-    [0.33, 0.5, 0.5, 0.33, 0.5, 0.33, 0.5]
-    """
-    return _weighted(graph, lambda source, target: source)
-
-
-WEIGHTS: dict[str, Callable[[Graph], Edges]] = {
-    "metropolis": metropolis,
-    "uniform": uniform,
-    "column_stochastic": column_stochastic,
+# Of a link, 1 over 1 and this number of links: made of those that its source and its target send over. The first two
+# make W symmetric and doubly stochastic; the last splits a sender's message evenly, over any digraph.
+WEIGHTS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "metropolis": np.maximum,
+    "uniform": lambda source, target: np.full_like(source, source.max(initial=0)),  # I - L / (1 + d_max)
+    "column_stochastic": lambda source, target: source,
 }
 
 
-def _weighted(
-    graph: Graph, among: Callable[[np.ndarray, np.ndarray], np.ndarray], undirected: str = ""
-) -> Edges:
-    """Links between different owners of weight 1 / (1 + `among`), a number of links made of those that source and
-    target send over; and what each sender keeps for itself, so that its column sums to one.
+def weighted(graph: LinkList, weights: str) -> Edges:
+    """The links between different owners with these of `WEIGHTS`, and what each sender keeps for itself, so that its
+    column sums to one.
 
-    `undirected`: weights that need such a graph.
+    >>> path = LinkList(3, ((0, 1), (1, 2)))
+    >>> weighted(path, "metropolis").weight.round(2).tolist()
+    [0.67, 0.33, 0.33, 0.33, 0.33, 0.33, 0.67]
+    >>> arrows = LinkList(3, ((0, 1), (0, 2), (1, 0), (2, 0)), directed=True)
+    >>> weighted(arrows, "column_stochastic").weight.round(2).tolist()
+    [0.33, 0.5, 0.5, 0.33, 0.5, 0.33, 0.5]
     """
-    listed = in_order(graph)
-    if undirected and listed.directed:
+    among = WEIGHTS[_check.one_of("weights", weights, WEIGHTS)]
+    if graph.directed and weights != "column_stochastic":
         raise InputError(
-            f"weights={undirected!r}: needs an undirected graph. Use weights='column_stochastic' for directed ones."
+            f"weights={weights!r}: needs an undirected graph. Use weights='column_stochastic' for directed ones."
         )
-    pairs = np.asarray(listed.links, np.int32).reshape(-1, 2)
+    pairs = np.asarray(graph.links, np.int32).reshape(-1, 2)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # a self-loop says nothing: everyone hears itself
-    if not listed.directed:
+    if not graph.directed:
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
     source, target = pairs.T
-    sent = np.bincount(source, minlength=listed.owners)
+    sent = np.bincount(source, minlength=graph.owners)
     weight = 1.0 / (1.0 + among(sent[source], sent[target]))
-    kept = 1.0 - np.bincount(source, weights=weight, minlength=listed.owners)
-    self_ = np.arange(listed.owners, dtype=np.int32)
+    kept = 1.0 - np.bincount(source, weights=weight, minlength=graph.owners)
+    self_ = np.arange(graph.owners, dtype=np.int32)
     source, target = np.concatenate([source, self_]), np.concatenate([target, self_])
     order = np.lexsort((source, target))
     return Edges(source[order], target[order], np.concatenate([weight, kept])[order])

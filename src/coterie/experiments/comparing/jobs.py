@@ -70,7 +70,7 @@ def alone_of(comparison: Comparison, epsilon: float, prepared: Prepared) -> Job:
     """Each owner by itself at the same budget, with the seeds that `coterie run` takes for it."""
     task = _at(prepared.task, epsilon)
     program, seeds = alone(task), [seed + 1 for seed in comparison.seeds_used]
-    return Job(ALONE, epsilon, program, _lanes(program, topologies.identity(), seeds, task))
+    return Job(ALONE, epsilon, program, _lanes(program, topologies.IDENTITY, seeds, task))
 
 
 def _at(task: Task, epsilon: float) -> Task:

@@ -48,7 +48,7 @@ def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> 
         raise InputError(f"unit={str(unit)!r}: {name} has no such column of persons. {has}")
     if unit.latest is not None:
         raise InputError(f"latest={unit.latest!r}: {name} has no dates. Leave it out.")
-    loader, folder = entry.loader, check(name, data_dir)
+    loader, folder = entry.loader, check(name, data_dir) if entry.files else None
     if isinstance(loader, str):
         module, function = loader.split(".")
         loader = getattr(import_module(f"{__package__}.{module}"), function)
