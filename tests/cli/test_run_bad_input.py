@@ -30,6 +30,7 @@ def refused(here, *arguments, names: tuple[str, ...]) -> None:
         (["--data", "nothing"], ("data='nothing'", "census")),
         (["--data", "nowhere.csv", "--target", "y"], ("nowhere.csv", "no such file")),
         (["nowhere.toml"], ("nowhere.toml", "cannot be read")),
+        (["census"], ("experiment='census'", "named by --data")),
         (["--protocol", "gossip"], ("protocol='gossip'", "dual_averaging")),
         (["--protocol", "dual_averging"], ("Did you mean 'dual_averaging'?",)),
         (["--data", "Cenus"], ("Did you mean 'census'?",)),

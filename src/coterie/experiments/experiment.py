@@ -181,7 +181,10 @@ def read_toml(path: Path) -> Experiment:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"experiment={str(path)!r}: cannot be read ({error.strerror}).") from error
+        raise InputError(
+            f"experiment={str(path)!r}: cannot be read ({error.strerror}). Give an experiment file (TOML); a data set, "
+            "or rows of yours, are named by --data."
+        ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"experiment={str(path)!r}: is not a text file in UTF-8. Give TOML.") from error
     return from_toml(text, str(path))
