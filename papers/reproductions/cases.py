@@ -20,7 +20,7 @@ from coterie.problems.holdings import to_shards
 from coterie.problems.losses import LOSSES
 from coterie.problems.models import linear, two_layer
 from coterie.problems.partition import Partition, partition
-from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.problem import Problem, clip_norm
 from coterie.problems.reference import central_optimum, objective_value
 from coterie.problems.table import Table
 from coterie.program import Groups, Holdings, Shards
@@ -82,7 +82,7 @@ def case(data: Data, data_dir: Path | None = None) -> Case:
     y_test, tested = table.y_test, _tested(len(table.y_test), data.test)
     parts = _partition(data, table, chosen)
     problem = _problem(data, table, x.shape[1])
-    bound, curvature = gradient_bound(problem, norm), math.nan
+    bound, curvature = clip_norm(problem, norm), math.nan
     if data.public and table.task == "regression":
         bound, curvature = _from_public(x_test[-data.public :], y_test[-data.public :], data.strength)
     return Case(

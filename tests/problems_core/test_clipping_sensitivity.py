@@ -12,7 +12,7 @@ from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Poisson, 
 from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared, weighted
 from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.penalties import none
-from coterie.problems.problem import Problem, clipped_sum, gradient_bound
+from coterie.problems.problem import Problem, clip_norm, clipped_sum
 from coterie.program import Batch
 from coterie.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE
 
@@ -196,16 +196,18 @@ def test_short_gradients_are_not_touched_and_the_clip_norm_may_be_traced() -> No
 
 @each_and_weighted
 def test_bounded_features_make_clipping_idle(loss: Loss) -> None:
-    """The gradient bound is safe for unit features, and no smaller one would be (inf for squared loss)."""
+    """The gradient bound is safe for unit features, and no smaller one would be; without one, the clip norm is 1."""
     problem = Problem(linear(DIM, loss.outputs), loss, none())
-    bound = gradient_bound(problem, 1.0)
+    bound = clip_norm(problem, 1.0)
+    assert clip_norm(Problem(two_layer(DIM, 2), loss, none()), 2.0) == 1.0
+    if not np.isfinite(loss.lipschitz):
+        assert bound == 1.0
+        return
     x, y = data(loss)
     x = x / np.linalg.norm(x, axis=1, keepdims=True)
     params = -60.0 * jnp.sign(x[0])[:, None] * (1.0 if loss.outputs == 1 else jnp.array([[1.0, -1.0, -1.0]]))
     slopes = loss.slope(x @ params, y)
     norms = jnp.linalg.norm(slopes, axis=1) * jnp.linalg.norm(x, axis=1)
     assert float(norms.max()) <= bound * ROUNDING
-    if np.isfinite(bound):
-        total = clipped_sum(problem, params, Batch(x, y, jnp.ones(ROWS)), bound * ROUNDING)
-        np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-4, atol=1e-5)
-    assert gradient_bound(Problem(two_layer(DIM, 2), loss, none()), 1.0) == np.inf
+    total = clipped_sum(problem, params, Batch(x, y, jnp.ones(ROWS)), bound * ROUNDING)
+    np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-4, atol=1e-5)

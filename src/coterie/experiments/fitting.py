@@ -21,7 +21,6 @@ from coterie.experiments.experiment import Experiment
 from coterie.experiments.oracle import oracle
 from coterie.experiments.prepare import Prepared
 from coterie.experiments.training import Ready, Tell, ready, train
-from coterie.problems.problem import Problem
 from coterie.program import Program, Trace
 
 Probe = Callable[[PyTree], tuple[np.ndarray, np.ndarray]]
@@ -108,11 +107,9 @@ def probe_of(prepared: Prepared) -> Probe:
     return look
 
 
-def _scores_of(problem: Problem, models: PyTree, x: jax.Array) -> jax.Array:
-    return jax.vmap(problem.model.scores, (0, None))(models, x)
-
-
-_scores = jax.jit(_scores_of, static_argnums=0)
+_scores = jax.jit(
+    lambda problem, models, x: jax.vmap(problem.model.scores, (0, None))(models, x), static_argnums=0
+)
 
 
 @jax.jit

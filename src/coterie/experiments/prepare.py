@@ -27,7 +27,7 @@ from coterie.problems.metrics import Judge
 from coterie.problems.models import MODELS
 from coterie.problems.partition import Partition
 from coterie.problems.penalties import PENALTIES
-from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.problem import Problem, clip_norm
 from coterie.problems.table import Table
 from coterie.problems.whose import units_of
 from coterie.program import Holdings, Program
@@ -90,7 +90,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     task = Task(
         problem=problem,
         sizes=tuple(map(len, trained)),
-        clip_norm=clip_norm(problem, mapped),
+        clip_norm=clip_norm(problem, mapped.norm_bound),
         epsilon=budgets(experiment.epsilon, parts.names),
         delta=experiment.delta,
         topology=topology,
@@ -166,12 +166,6 @@ def problem_of(experiment: Experiment, table: Table, dim: int) -> Problem:
     if experiment.model == "two_layer":
         sizes["hidden"] = experiment.hidden
     return Problem(MODELS.find(experiment.model)(**sizes), loss, penalty, experiment.microbatch)
-
-
-def clip_norm(problem: Problem, mapped: FeatureMap) -> float:
-    """What a record's gradient is clipped to: its bound where features have one, else 1."""
-    bound = gradient_bound(problem, mapped.norm_bound)
-    return bound if np.isfinite(bound) else 1.0
 
 
 def budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...]) -> tuple[float, ...]:

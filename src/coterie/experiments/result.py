@@ -91,9 +91,8 @@ class Result:
         of records private.
         """
         task, table, facts = self.prepared.task, self.prepared.table, self.guarantee["facts"]
-        public = (
-            self.program.plan.relation.sizes_are_public
-        )  # else they are oracle values, and what follows from them
+        # Where they are private, they are oracle values, and so is what follows from them.
+        public = self.program.plan.relation.sizes_are_public
         worst = max(self.certificates, key=lambda certificate: certificate.epsilon)
         per_owner = [certificate.to_json()["epsilon"] for certificate in self.certificates]
         ends = np.broadcast_to(self.curve[-1], task.owners)  # one register is everybody's

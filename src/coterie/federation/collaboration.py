@@ -19,7 +19,7 @@ from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, 
 from coterie.evaluation.sheet import Sheet
 from coterie.evaluation.told import Published, published
 from coterie.experiments import evaluating
-from coterie.experiments.prepare import budgets, clip_norm, feature_map, problem_of
+from coterie.experiments.prepare import budgets, feature_map, problem_of
 from coterie.experiments.settings import typed
 from coterie.federation.agreement import Agreement
 from coterie.federation.releases.side import message_layout
@@ -28,6 +28,7 @@ from coterie.federation.shapes.tree import Graph, graph_of
 from coterie.federation.transport.wire import Layout
 from coterie.mechanisms.noise import largest_sum, rounding_slack
 from coterie.problems.features import FeatureMap
+from coterie.problems.problem import clip_norm
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, Task
 from coterie.relations import REPLACE_ONE
@@ -204,7 +205,7 @@ def collaboration(agreement: Agreement) -> Collaboration:
     task = Task(
         problem=problem,
         sizes=trained_sizes(sizes, experiment.hold_out, agreement.unit.words),
-        clip_norm=clip_norm(problem, mapped),
+        clip_norm=clip_norm(problem, mapped.norm_bound),
         epsilon=budgets(experiment.epsilon, owners),
         delta=experiment.delta,
         topology=topologies.build(experiment.topology, len(owners), experiment.seed),

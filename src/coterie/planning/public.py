@@ -11,7 +11,7 @@ from coterie.errors import InputError
 from coterie.problems import penalties
 from coterie.problems.losses import LOSSES
 from coterie.problems.models import linear
-from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.problem import Problem, clip_norm
 from coterie.protocols import Task
 from coterie.topologies import build as build_topology
 from coterie.units import RECORD, Unit
@@ -49,7 +49,7 @@ class Consortium:
         return Task(
             problem=problem,
             sizes=self.sizes,
-            clip_norm=gradient_bound(problem, 1.0),
+            clip_norm=clip_norm(problem, 1.0),
             epsilon=epsilon,
             delta=self.delta,
             topology=build_topology(self.topology, owners),

@@ -198,15 +198,14 @@ def clipped_mean(problem: Problem, params: PyTree, batch: Batch, clip_norm: Arra
     return clip_whole(jax.grad(mean_loss)(params), clip_norm)
 
 
-def gradient_bound(problem: Problem, feature_norm: float) -> float:
-    """Largest 2-norm of one record's gradient when its features have norm at most `feature_norm`.
+def clip_norm(problem: Problem, feature_norm: float) -> float:
+    """What a record's gradient is clipped to, where features have norm at most `feature_norm`: its bound, else 1.
 
-    Guarantee: clipping at this norm changes nothing for a linear model with targets in the table's coding.
-    Argument: ‖x slopeᵀ‖ = ‖x‖ ‖slope‖ <= feature_norm × Lipschitz constant. Other models have no bound: inf.
+    Guarantee: where a bound is known, clipping at it changes nothing for a linear model with targets in the table's
+    coding. Argument: ‖x slopeᵀ‖ = ‖x‖ ‖slope‖ <= feature_norm × Lipschitz constant. Other models have no bound.
     """
-    if not problem.model.is_linear:
-        return math.inf
-    return problem.loss.lipschitz * feature_norm
+    bound = problem.loss.lipschitz * feature_norm if problem.model.is_linear else math.inf
+    return bound if math.isfinite(bound) else 1.0
 
 
 def objective(problem: Problem, params: PyTree, batch: Batch) -> Array:
