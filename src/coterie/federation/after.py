@@ -13,7 +13,8 @@ from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import Judged, OwnRecords, TableSide, table_layout
-from coterie.federation.shapes.evaluation import Evaluated, OwnTable, TableTerms
+from coterie.federation.shapes.evaluation import Evaluated
+from coterie.federation.shapes.tables import OwnTable, TableTerms
 from coterie.federation.transport.machine import Machine
 from coterie.mechanisms import Gaussian
 from coterie.mechanisms.distributions import fitting
