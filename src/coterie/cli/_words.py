@@ -125,16 +125,11 @@ def _other_metrics(result: Result, why: str) -> list[str]:
 
 def _around(result: Result) -> list[str]:
     """What the owners took off the features, and what that cost."""
-    if (told := result.centred) is None:
+    if result.centred is None:
         return []
-    return [
-        *wrap(
-            f"centred by the owners: the mean of their features is {told.length:.2g} long, with noise of "
-            f"{told.noise:.2g}, and records are taken to be {told.distance:.2g} away from it. It cost "
-            f"{told.share:.3g} of every budget (ε ≤ {upper(told.epsilon)} by itself), which the certificate includes."
-        ),
-        "",
-    ]
+    from coterie.evaluation.words import around
+
+    return [*wrap(f"centred by the owners: {around(result.centred.to_json())}."), ""]
 
 
 def _chosen(result: Result) -> list[str]:

@@ -51,6 +51,15 @@ def about(told: Mapping[str, Any]) -> str:
     )
 
 
+def around(told: Mapping[str, Any]) -> str:
+    """What was taken off the features before training, and what that cost, from its JSON."""
+    return (
+        f"the mean of their features is {told['length']:.2g} long, with noise of {told['noise']:.2g}, and records are "
+        f"taken to be {told['distance']:.2g} away from it. It cost {told['share']:.3g} of every budget (ε ≤ "
+        f"{upper(float(told['epsilon']))} by itself), which the certificate includes"
+    )
+
+
 def choice(told: Mapping[str, Any]) -> str:
     """Which model was chosen, by whom, and what that cost, from its JSON."""
     who = f"{told['owners']:,} owner{'s' * (told['owners'] != 1)}"

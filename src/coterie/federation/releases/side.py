@@ -191,7 +191,7 @@ class RegisterSide:
 
 
 class TableSide:
-    """One owner's table after training, which only this makes of its records."""
+    """One owner's table, before training or after it, which only this makes of its records."""
 
     def __init__(
         self,
@@ -209,7 +209,8 @@ class TableSide:
 
 def table_layout(table: TableNoise) -> wire.Layout:
     """What a table looks like on the wire: whole numbers that some noise and all records of an owner may add up to."""
-    far = max(UNIT * size + _FAR * table.scale(owner) for owner, size in enumerate(table.sizes))
+    each = max(UNIT, table.reach)
+    far = max(each * size + _FAR * table.scale(owner) for owner, size in enumerate(table.sizes))
     plain = wire.layout(np.zeros(table.width, np.int64))
     return plain._replace(bounds=(Within(-far, far),))
 

@@ -77,7 +77,8 @@ class Tables:
         if not self.missing or now - self._asked < self._terms.patience.retry:
             return []
         self._asked = now
-        here = np.isin(np.arange(len(self._terms.names)), [*self._here()])
+        own = set() if self._own is None else {self._own.owner}  # which nobody else can have
+        here = np.isin(np.arange(len(self._terms.names)), [*(self._here() | own)])
         message = Message(Kind.HAVE, self._terms.step, 0, np.packbits(here).tobytes())
         return [Out(peer, message) for peer in self._terms.peers]
 
