@@ -262,3 +262,13 @@ def test_a_false_word_that_somebody_releases_none_is_mended_by_its_sums(tmp_path
 def test_sums_of_records_that_are_all_alike_are_not_too_large(tmp_path, monkeypatch):
     world = World(tmp_path, "rounds", monkeypatch)
     assert table_layout(world.planned.program.plan.centre).bounds[0].high > WHOLE * max(SIZES)
+
+
+def test_masks_are_bound_to_the_sums_that_features_are_centred_by(tmp_path, monkeypatch):
+    """Whoever adds up cannot have owners train together who have different ones."""
+    planned = World(tmp_path, "masked hub", monkeypatch).planned
+    sums = {owner: np.full(planned.program.plan.centre.width, owner, np.int64) for owner in range(4)}
+    one, other = planned.centred(sums), planned.centred(sums | {0: sums[1]})
+    assert len({planned.bound, one.bound, other.bound}) == 3
+    assert one.sums.agreement == one.bound
+    assert planned.bound == planned.agreement.digest

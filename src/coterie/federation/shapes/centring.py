@@ -159,7 +159,7 @@ class Centring:
             return outs
         if self._basis is None:
             # Said before it is compared, so that both of two that differ hear of it.
-            self._basis = self._found(self._wanted)
+            self._basis, self._asked = self._found(self._wanted), -np.inf
             return outs + self._ask(now)
         self._refuse_others(self._basis)
         return outs if self._undecided else outs + self._begin(self._basis, now)
