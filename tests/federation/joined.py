@@ -50,6 +50,7 @@ def joined(
     again: int,
     patience: Patience,
     log: Callable[[str], None] = lambda line: None,
+    opening: int = 0,
 ) -> Witnessed:
-    joining = Joining(name, tuple(peers), steps, first, again, patience)
+    joining = Joining(name, tuple(peers), steps, first, again, patience, opening)
     return Witnessed(machine, joining, journal, hand(name), releases, process=os.urandom(NUMBER), log=log)

@@ -15,6 +15,7 @@ from toy_world import ToyOutlet
 
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.shapes import evaluation
+from coterie.federation.shapes import tables as passed_on
 from coterie.federation.shapes.masked import MaskedOwner
 from coterie.federation.shapes.masked_hub import MaskedAggregator
 from coterie.federation.shapes.masked_tree import KEPT, TreeOwner
@@ -112,10 +113,8 @@ class World:
             journal.put = self._around(name, journal.put)
             peers = self.peers(name)
             if self.tables:
-                own = (
-                    None if outlet is None else evaluation.OwnTable(NAMES.index(name), self.table_of, outlet)
-                )
-                told = evaluation.TableTerms(
+                own = None if outlet is None else passed_on.OwnTable(NAMES.index(name), self.table_of, outlet)
+                told = passed_on.TableTerms(
                     "evaluation", NAMES, self.terms.tickets + 1, TABLE, peers, PATIENCE
                 )
                 machine = evaluation.Evaluated(machine, told, own, journal)

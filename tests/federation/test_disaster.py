@@ -17,7 +17,7 @@ from coterie.accounting.ledger.recovery import opened
 from coterie.accounting.plans import charges_of
 from coterie.cli import app
 from coterie.errors import CoterieError, LedgerError
-from coterie.federation import network, node, party, recovery
+from coterie.federation import network, node, owner, party, recovery
 from coterie.federation.honest import charged_plan
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
@@ -123,7 +123,7 @@ def test_yesterday_s_copy_stops_the_run_and_is_written_off(trial, nodes, tmp_pat
     assert command("ledger", "restore", copy, trial.place(ME))["unsettled"] == [trial.planned.agreement.run]
     nodes[ME] = Node(trial, ME)
     assert "holds this owner's release of step" in nodes[ME].refused()
-    assert node.RESTORED in nodes[ME].lines
+    assert owner.RESTORED in nodes[ME].lines
     same(trial, drawn)
     told = command("ledger", "write-off", trial.place(ME))
     plan = trial.planned.program.plan

@@ -20,7 +20,8 @@ from coterie.evaluation.sheet import Sheet
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import table_layout
-from coterie.federation.shapes.evaluation import NONE, Evaluated, OwnTable, TableTerms
+from coterie.federation.shapes.evaluation import Evaluated
+from coterie.federation.shapes.tables import NONE, OwnTable, TableTerms
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, encode, pack
 from coterie.mechanisms import FullBatch, Gaussian, ReleasePlan

@@ -17,7 +17,7 @@ import pytest
 from parties import Trial, until
 from wired import LONG
 
-from coterie.federation import node, party
+from coterie.federation import node, owner, party
 from coterie.federation.releases.release import Outlet
 from coterie.federation.transport.machine import Patience
 from coterie.program import Rounds
@@ -81,7 +81,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             steps.append(step)
             return super().release(step, turn, body)
 
-    monkeypatch.setattr(node, "Outlet", Counting)
+    monkeypatch.setattr(owner, "Outlet", Counting)
     return steps
 
 

@@ -226,7 +226,7 @@ def test_a_fault_that_nobody_foresaw_is_logged_without_its_words(tmp_path, monke
     last = found.stderr.splitlines()[-1]
     assert found.exit_code == 1
     assert re.search(rf"unforeseen (\w+\.)?{kind.__name__} at ", last)
-    assert "called from coterie.federation.node:" in last
+    assert "called from coterie.federation.owner:" in last
     assert "4711" not in found.output
     if form == "json":
         assert json.loads(last)["exit_status"] == 1

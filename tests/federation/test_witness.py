@@ -337,3 +337,15 @@ def test_marks_outlive_the_process_and_are_bounded(tmp_path):
         assert not hand("owner-10").made(other._replace(step=2_001))
         assert not hand("owner-10").made(other._replace(attempt=0))
         assert not Hand(b"key of owner-10", bytes(31) + b"1").made(other)  # of another agreement
+
+
+def test_a_release_that_training_begins_with_is_no_later_one_whatever_its_number(tmp_path):
+    """Else nobody would show an owner that was put back what it released since, but for that one, which it has."""
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        marks, own = Marks(journal, 9), hand("peer")
+        first, second = own.mark(9, 0, b"sums"), own.mark(1, 0, b"round")
+        marks.keep("peer", first)
+        assert marks.last("peer") == first
+        marks.keep("peer", second)
+        assert Marks(journal, 9).last("peer") == second
+        assert marks.of("peer", 9) == first

@@ -16,6 +16,7 @@ FOUND = {
     "traffic": {"bytes out": 12345}, "refusals": {"b: malformed": 7}, "claimed_epsilon": None,
     "certified_epsilon": 0.9, "spent_epsilon": 0.95, "budget_epsilon": 1.0, "delta": 1e-5, "view": "public transcript",
     "releases": 3, "ledger": "ledger.sqlite", "noise": "exact", "own_metric": {"name": "accuracy", "value": 0.75},
+    "centre": None,
     "selection": None,
     "evaluation": None,
     "promise": ["In short: a suspicion of 1 in 10 can at most become 1 in 4.3.", "The exception: none (δ = 0)."],

@@ -58,6 +58,10 @@ def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party
     chosen = (
         f"Selection: {select:g} of every budget pays for choosing among models that the same releases give."
     )
+    centre = agreement.experiment.centre
+    around = (
+        f"Centre: {centre:g} of every budget pays for the mean of all features, taken off before training."
+    )
     summary: dict[str, Any] = {
         "folder": str(folder),
         "name": agreement.name,
@@ -69,6 +73,7 @@ def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party
         "hold_out": agreement.experiment.hold_out,
         "evaluate_by": agreement.experiment.evaluate_by,
         "select": select,
+        "centre": centre,
         "unit": agreement.unit.words,
         "signs": list(agreement.keys),
         "parties": {name: str(folder / "parties" / name) for name in planned.parties},
@@ -81,6 +86,7 @@ def tell(folder: Path, action: str, planned: Collaboration, as_json: bool, party
         f"{many(len(agreement.owners), 'owner')}.",
         f"Agreement (public; everybody should compare this hash by telephone): {agreement.digest.hex()}",
         _evaluation(agreement.experiment, agreement.unit),
+        *([around] if centre else []),
         *([chosen] if select else []),
         *((f"Protects {agreement.protects}",) if agreement.protects else ()),
         *_refused(planned),

@@ -125,17 +125,11 @@ def _other_metrics(result: Result, why: str) -> list[str]:
 
 def _centring(result: Result) -> list[str]:
     """The mean by which owners centred the features, and its privacy cost."""
-    if (centre := result.centred) is None:
+    if result.centred is None:
         return []
-    return [
-        *wrap(
-            f"centred by the owners: the mean of their features is {centre.length:.2g} long, with noise of "
-            f"{centre.noise:.2g}, and records are taken to be {centre.distance:.2g} away from it. It cost "
-            f"{centre.share:.3g} of every budget (ε ≤ {upper(centre.epsilon)} by itself), which the certificate "
-            "includes."
-        ),
-        "",
-    ]
+    from coterie.evaluation.words import around
+
+    return [*wrap(f"centred by the owners: {around(result.centred.to_json())}."), ""]
 
 
 def _chosen(result: Result) -> list[str]:

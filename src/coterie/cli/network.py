@@ -41,6 +41,7 @@ def new(
     hold_out: options.HoldOut = None,
     evaluate_by: options.EvaluateBy = None,
     select: options.Select = None,
+    centre: options.Centre = None,
     unit: options.Unit = None,
     records_per_unit: options.RecordsPerUnit = None,
     unit_mean: options.UnitMean = None,

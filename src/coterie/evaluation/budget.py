@@ -152,7 +152,7 @@ def check_centres(plan: ReleasePlan, share: float) -> float:
     if length <= 1:
         return length
     rows = sum(plan.sizes)
-    raise TellsNothing(
+    raise InputError(
         f"centre={share:g}: over {counted(rows, plan.unit.words)}, noise on the mean of the features would be "
         f"{length:.2g} times as long as a record. {_takes(plan, share * length**2, rows * length)}; --centre 0 leaves "
         "it out."

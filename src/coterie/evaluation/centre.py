@@ -8,7 +8,7 @@ where it loses). Everything but an owner's own sum is computed from releases.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,23 +69,25 @@ def centre_of(noisy: np.ndarray, deviation: float) -> Centre:
     return Centre(shrink * noisy, math.sqrt(min(1.0, around + true * (1 - shrink) ** 2 + shrink**2 * noise)))
 
 
-def deviation_of(plan: ReleasePlan) -> float:
-    """Standard deviation of the noise on each feature's mean over all owners. Numbers of units are public."""
+def deviation_of(plan: ReleasePlan, owners: Iterable[int] | None = None) -> float:
+    """Standard deviation of the noise on each feature's mean over these owners; None: over all. Sizes are public."""
     assert plan.centre is not None
-    return math.sqrt(plan.centre.variance()) / plan.centre.reach / sum(plan.sizes)
+    who = sorted(range(len(plan.sizes)) if owners is None else owners)
+    return math.sqrt(plan.centre.variance(who)) / plan.centre.reach / sum(plan.sizes[owner] for owner in who)
 
 
-def noise_length(plan: ReleasePlan) -> float:
-    """How long the noise on the mean is, beside records of length one at most."""
+def noise_length(plan: ReleasePlan, owners: Iterable[int] | None = None) -> float:
+    """How long the noise on the mean over these owners is, beside records of length one at most."""
     assert plan.centre is not None
-    return math.sqrt(plan.centre.width) * deviation_of(plan)
+    return math.sqrt(plan.centre.width) * deviation_of(plan, owners)
 
 
 def found(plan: ReleasePlan, sums: Mapping[int, np.ndarray]) -> Centre:
-    """The centre that all owners' noisy sums give."""
+    """The centre that owners' noisy sums give."""
     assert plan.centre is not None
     total = np.asarray(np.sum([sums[owner] for owner in sorted(sums)], axis=0), np.float64)
-    return centre_of(total / plan.centre.reach / sum(plan.sizes), deviation_of(plan))
+    many = sum(plan.sizes[owner] for owner in sums)
+    return centre_of(total / plan.centre.reach / many, deviation_of(plan, sums))
 
 
 @dataclass(frozen=True, kw_only=True)

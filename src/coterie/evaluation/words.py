@@ -51,6 +51,15 @@ def about(report: Mapping[str, Any]) -> str:
     )
 
 
+def around(centre: Mapping[str, Any]) -> str:
+    """What was taken off the features before training, and what that cost, from its JSON."""
+    return (
+        f"the mean of their features is {centre['length']:.2g} long, with noise of {centre['noise']:.2g}, and records "
+        f"are taken to be {centre['distance']:.2g} away from it. It cost {centre['share']:.3g} of every budget (ε ≤ "
+        f"{upper(float(centre['epsilon']))} by itself), which the certificate includes"
+    )
+
+
 def choice(picked: Mapping[str, Any]) -> str:
     """Which model was chosen, by whom, and what that cost, from its JSON."""
     who = f"{picked['owners']:,} owner{'s' * (picked['owners'] != 1)}"

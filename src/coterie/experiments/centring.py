@@ -1,9 +1,9 @@
-"""Features around a centre that simulated owners release before they train, charged."""
+"""Features around a centre that owners release before they train, charged."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,19 +59,26 @@ def release(
         rows, unit = listed(own)
         exact = form.tally(mapped.apply(table.x[rows]), unit)
         sums[owner] = exact + simulated_noise(plan.centre, experiment.seed, owner, step)
-    centre = centres.found(plan, sums)
-    mapped = around(mapped, centre, table.task == "regression")
-    return mapped, _charged(experiment, plan, centre, digest(sums))
+    return found(experiment, table, plan, mapped, sums)
 
 
-def _charged(experiment: Experiment, plan: ReleasePlan, centre: Centre, sums: str) -> Centred:
+def found(
+    experiment: Experiment,
+    table: Table,
+    plan: ReleasePlan,
+    mapped: FeatureMap,
+    sums: Mapping[int, np.ndarray],
+) -> tuple[FeatureMap, Centred]:
+    """The map around what these owners' noisy sums say. Post-processing: sums, plan and sizes are public."""
     assert plan.centre is not None
-    return Centred(
+    centre = centres.found(plan, sums)
+    told = Centred(
         share=experiment.centre,
         epsilon=costs(plan.centre, experiment.delta, plan.relation),
-        owners=len(plan.sizes),
+        owners=len(sums),
         length=math.sqrt(float(centre.mean @ centre.mean)),
         distance=centre.distance,
-        noise=centres.noise_length(plan),
-        sums=sums,
+        noise=centres.noise_length(plan, sums),
+        sums=digest(dict(sums)),
     )
+    return around(mapped, centre, table.task == "regression"), told

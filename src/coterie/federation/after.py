@@ -1,10 +1,13 @@
-"""What a party does after training, where the agreement has a selection or an evaluation."""
+"""What owners release beside training: the makers of their tables, and the machines around the one that trains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
+
+from coterie.evaluation.centre import Sums
 from coterie.evaluation.selection import chosen
 from coterie.evaluation.tables import simulated_noise, step_of, tallied
 from coterie.federation.collaboration import Collaboration
@@ -13,7 +16,8 @@ from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import Judged, OwnRecords, TableSide, table_layout
-from coterie.federation.shapes.evaluation import Evaluated, OwnTable, TableTerms
+from coterie.federation.shapes.evaluation import Evaluated
+from coterie.federation.shapes.tables import OwnTable, TableTerms
 from coterie.federation.transport.machine import Machine
 from coterie.mechanisms import Gaussian
 from coterie.mechanisms.distributions import fitting
@@ -22,24 +26,41 @@ from coterie.mechanisms.distributions import fitting
 def table_sides(
     party: Party, planned: Collaboration, records: OwnRecords, judged: Judged, injected_seed: int | None
 ) -> dict[str, TableSide]:
-    """What makes the owner's tables, by name, with the owner's own noise (in tests, the simulator's).
+    """What makes the owner's tables after training, by name, with the owner's own noise (in tests, the simulator's).
 
     The model is chosen by the training records and evaluated on those in `judged`.
     """
-    at, problem = planned.agreement.owners.index(party.name), planned.task.problem
-    most = planned.task.unit.records
+    problem, most = planned.task.problem, planned.task.unit.records
     tallies = {
         "selection": (partial(planned.ballot.tally, problem, most=most), records.laid_out),
         "evaluation": (partial(tallied, planned.sheet, problem, most=most), judged),
     }
-    sides = {}
-    for name, table in planned.program.plan.tables.items():
-        noise = partial(randomness.drawn, Gaussian(), party.generator, fitting(table.scale(at)), table.width)
-        if injected_seed is not None:
-            noise = partial(simulated_noise, table, injected_seed, at, step_of(planned.program, name))
-        tally, own = tallies[name]
-        sides[name] = TableSide(tally, own, noise)
-    return sides
+    return {
+        name: TableSide(tally, own, _noise(party, planned, name, injected_seed))
+        for name, (tally, own) in tallies.items()
+        if name in planned.program.plan.tables
+    }
+
+
+def sums_side(
+    party: Party, planned: Collaboration, records: OwnRecords, injected_seed: int | None
+) -> TableSide:
+    """What makes the owner's sums of features, before training. `records`: with features that nothing was taken off."""
+    centre = planned.program.plan.centre
+    assert centre is not None
+    x, _, unit = records.laid_out
+    noise = _noise(party, planned, "centre", injected_seed)
+    return TableSide(lambda model, *own: Sums(centre.width).tally(*own), (x, unit), noise)
+
+
+def _noise(
+    party: Party, planned: Collaboration, name: str, injected_seed: int | None
+) -> Callable[[], np.ndarray]:
+    """Of the scale that the plan charges, drawn anew at every call."""
+    at, table = planned.agreement.owners.index(party.name), planned.program.plan.tables[name]
+    if injected_seed is not None:
+        return partial(simulated_noise, table, injected_seed, at, step_of(planned.program, name))
+    return partial(randomness.drawn, Gaussian(), party.generator, fitting(table.scale(at)), table.width)
 
 
 def evaluated(
@@ -53,6 +74,8 @@ def evaluated(
     """The party's machine, wrapped once for each table; a party without records has no sides and no outlet."""
     owners, tables = planned.agreement.owners, planned.program.plan.tables
     for step, (name, table) in zip(planned.table_steps, tables.items()):
+        if name == "centre":  # it is over
+            continue
         terms = TableTerms(
             name,
             owners,

@@ -35,7 +35,7 @@ HUBS = ("learner", "aggregator")  # names that no owner may have
 TERMS = (
     "protocol", "features", "bandwidth", "loss", "penalty", "strength", "l1", "radius", "model", "hidden",
     "topology", "gossip_steps", "epsilon", "delta", "evaluate", "hold_out",
-    "evaluate_by", "select", "calibration", "seed", "base_rate",
+    "evaluate_by", "select", "centre", "calibration", "seed", "base_rate",
     "class_weight", "threshold", "settings", "unit", "records_per_unit", "unit_mean", "latest",
     "owners_per_person",
 )  # fmt: skip
@@ -123,10 +123,6 @@ class Agreement:
 
     def _check_terms(self) -> None:
         """InputError for options that real owners do not have, or that an agreement cannot hold."""
-        if self.experiment.centre:
-            raise InputError(
-                f"centre={self.experiment.centre:g}: real owners do not centre features together yet. Leave it out."
-            )
         if Path(self.experiment.topology).suffix.lower() in SUFFIXES:
             raise InputError(
                 f"topology={self.experiment.topology!r}: is a file, of which an agreement could hold the name alone: "
@@ -245,6 +241,10 @@ def _noise_words(experiment: Experiment) -> str:
 def _published_words(experiment: Experiment) -> str:
     """What the budgets pay for beside training."""
     parts = []
+    if experiment.centre:
+        parts.append(
+            f"{experiment.centre:g} of each budget pays for the mean of all features, taken off before training"
+        )
     if experiment.select:
         parts.append(f"{experiment.select:g} of each budget pays for a choice among models")
     if experiment.evaluate:
@@ -328,9 +328,12 @@ def settled(unit: Unit) -> dict[str, Any]:
     }
 
 
+_UNSTATED = {"owners_per_person": 1, "centre": 0.0}  # later terms, and the values that go without saying
+
+
 def _is_stated(key: str, value: Any) -> bool:
-    """Whether a term is written down: not if it is None, nor that each person has one owner."""
-    return value is not None and (key != "owners_per_person" or value > 1)
+    """Whether a term is written down; agreements that do without later terms keep the hash that they had."""
+    return value is not None and (key not in _UNSTATED or value != _UNSTATED[key])
 
 
 def _texts(source: str, key: str, value: Any) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 
@@ -13,12 +13,13 @@ import numpy as np
 from coterie import topologies
 from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
+from coterie.evaluation.centre import Centred
 from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import held_of, trained_sizes
 from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, selected
 from coterie.evaluation.sheet import Sheet
 from coterie.evaluation.told import Published, published
-from coterie.experiments import evaluating
+from coterie.experiments import centring, evaluating
 from coterie.experiments.prepare import budgets, feature_map, problem_of
 from coterie.experiments.settings import typed
 from coterie.federation.agreement import Agreement
@@ -45,6 +46,7 @@ class Collaboration:
     program: Program
     features: FeatureMap
     forgotten: frozenset[str] = frozenset()  # owners whom those present go on without for good
+    around: Centred | None = None  # what was taken off the features, once owners' sums have told it
 
     @property
     def hub(self) -> str | None:
@@ -59,6 +61,17 @@ class Collaboration:
         return (*self.agreement.owners, *((self.hub,) if self.hub else ()))
 
     @property
+    def plain(self) -> FeatureMap:
+        """Features that nothing was taken off."""
+        return feature_map(self.agreement.experiment, self.agreement.table)
+
+    def centred(self, sums: dict[int, np.ndarray]) -> Collaboration:
+        """The same with features around what these owners' sums say: until then they are around zero."""
+        experiment, table = self.agreement.experiment, self.agreement.table
+        mapped, told = centring.found(experiment, table, self.program.plan, self.plain, sums)
+        return replace(self, features=mapped, around=told)
+
+    @property
     def sheet(self) -> Sheet:
         """The form of owners' tables of scores."""
         return sheet_of(
@@ -71,11 +84,23 @@ class Collaboration:
         return groups_of(self.agreement.table, self.agreement.experiment.evaluate_by)
 
     @property
+    def bound(self) -> bytes:
+        """What masks are bound to: the agreement, and the sums that features are centred by, so that messages of owners
+        who have different ones never add up."""
+        if self.around is None:
+            return self.agreement.digest
+        return sha256(self.agreement.digest + bytes.fromhex(self.around.sums)).digest()
+
+    @property
+    def steps(self) -> int:
+        """How many rounds, ticks or visits training has."""
+        schedule = self.program.schedule
+        return schedule if isinstance(schedule, int) else len(schedule)
+
+    @property
     def last_step(self) -> int:
         """The last step at which training can release anything: of masked sums, the largest ticket."""
-        schedule = self.program.schedule
-        steps = schedule if isinstance(schedule, int) else len(schedule)
-        return steps if self.program.plan.masked is None else self.sums.tickets
+        return self.steps if self.program.plan.masked is None else self.sums.tickets
 
     @property
     def ballot(self) -> Ballot:
@@ -183,7 +208,7 @@ class Collaboration:
             weights=plan.parts,
             limit=limit,
             count=sum(math.prod(shape) for _, shape in layout.leaves),
-            agreement=self.agreement.digest,
+            agreement=self.bound,
         )
 
 
@@ -201,6 +226,8 @@ def collaboration(agreement: Agreement) -> Collaboration:
     experiment, owners = agreement.experiment, agreement.owners
     table, sizes = agreement.table, tuple(agreement.sizes.values())
     mapped = feature_map(experiment, table)
+    if experiment.centre:
+        mapped = centring.not_yet(mapped, table, experiment.centre)
     problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
     task = Task(
         problem=problem,

@@ -99,4 +99,4 @@ def own_masks(party: Party, planned: Collaboration) -> Masks:
     """What the owner's messages are masked with; InputError where its key is not the agreement's."""
     agreement = planned.agreement
     assert agreement.masks is not None
-    return Masks(party.name, read_key(party.mask_key), agreement.masks.publics(), agreement.digest)
+    return Masks(party.name, read_key(party.mask_key), agreement.masks.publics(), planned.bound)

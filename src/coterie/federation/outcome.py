@@ -13,7 +13,7 @@ import numpy as np
 from coterie._rounding import upper
 from coterie.accounting.plans import against_all_others, certificates_of, pair_told, person_told
 from coterie.errors import InputError
-from coterie.evaluation.words import about, choice, sentences
+from coterie.evaluation.words import about, around, choice, sentences
 from coterie.experiments import describe
 from coterie.experiments.judging import judge_of
 from coterie.experiments.trained import REAL, model_of_node
@@ -60,6 +60,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "claimed_epsilon": planned.program.claim.to_json()["epsilon"],
         "certified_epsilon": None,
         "audited_epsilon": None,
+        "centre": planned.around and planned.around.to_json(),
         "selection": outcome.selected and outcome.selected.to_json(),
         "evaluation": outcome.published and outcome.published.to_json(),
     }
@@ -174,6 +175,8 @@ def words(facts: dict[str, Any]) -> str:
             facts["noise"],
             f"Promise: {facts['promise'][0].partition(': ')[2]}",
         ]
+    if facts["centre"]:
+        lines.append(f"Centred by the owners: {around(facts['centre'])}.")
     if facts["selection"]:
         lines.append(f"Chosen by the owners: {choice(facts['selection'])}.")
     if facts["evaluation"]:

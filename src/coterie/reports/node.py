@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie._rounding import at_most
-from coterie.evaluation.words import choice
+from coterie.evaluation.words import around, choice
 from coterie.reports.amounts import number
 from coterie.reports.published import told
 from coterie.reports.rendering import template
@@ -22,6 +22,7 @@ def page(found: dict[str, Any], agreement: dict[str, Any]) -> str:
         title=f"{found['network']}, {found['name']}",
         found=found,
         own=f"{own['name']} {_value(own['value'])}" if own else "",
+        centred=around(found["centre"]) if found["centre"] else "",
         chosen=choice(found["selection"]) if found["selection"] else "",
         published=told(found["evaluation"], classes) if found["evaluation"] else None,
         privacy=_privacy(found) if found["certified_epsilon"] is not None else None,

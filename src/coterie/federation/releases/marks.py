@@ -81,26 +81,31 @@ class Hand:
 class Marks:
     """The marks of others' releases that a party keeps in its journal."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal, self._kept = journal, 0
+    def __init__(self, journal: Journal, first: int = 0) -> None:
+        """`first`: the step whose release is every owner's first, whatever its number; 0: steps are made in order."""
+        self._journal, self._first, self._kept = journal, first, 0
 
     def last(self, peer: str) -> Mark | None:
         """The latest mark of a peer."""
         entry = self._journal.last(f"{_WITNESS}/{peer}")
-        return None if entry is None else _read(*entry)
+        return None if entry is None else _read(entry[0] or self._first, entry[1])
 
     def of(self, peer: str, step: int) -> Mark | None:
         """The mark of one step, while it is kept."""
-        body = self._journal.get(numbered(f"{_WITNESS}/{peer}", step))
+        body = self._journal.get(numbered(f"{_WITNESS}/{peer}", self._place(step)))
         return None if body is None else _read(step, body)
 
     def keep(self, peer: str, mark: Mark) -> None:
         """Write a mark down; only then may its message be acted on."""
-        place = f"{_WITNESS}/{peer}"
-        self._journal.put({numbered(place, mark.step): _written(mark)})
+        place, at = f"{_WITNESS}/{peer}", self._place(mark.step)
+        self._journal.put({numbered(place, at): _written(mark)})
         self._kept += 1
         if self._kept % _TIDY == 0:
-            self._journal.prune(place, mark.step - _REMEMBERED)
+            self._journal.prune(place, at - _REMEMBERED)
+
+    def _place(self, step: int) -> int:
+        """Marks sort as releases are made: the last one shows that all before it were."""
+        return 0 if step == self._first else step
 
     def bar(self, peer: str, first: Mark, second: Mark) -> None:
         """Write down that a peer has released two messages for one step."""

@@ -43,7 +43,7 @@ class Outlet:
 
         `order`: a hash of the records in their order. Another order is another division by position, and puts a record
         into another part; charges under two divisions compose with each other.
-        `tables`: the steps of the plan's tables after training, in their order; each has its own charge.
+        `tables`: the steps of the plan's tables, in their order; each has its own charge.
         LedgerError where the journal knows of charges that the ledger does not have.
         """
         _agree(ledger, journal)
@@ -51,7 +51,7 @@ class Outlet:
         self._ledger, self._run, self._messages, self.journal = ledger, run, messages, journal
         self._charges = charges_of(plan, owner, messages)
         self._tables = dict(zip(tables, self._charges.tables, strict=True))
-        self._steps = ledger.rounds(run)
+        self._steps = _as_made(ledger.rounds(run), tables[0] if tables and plan.centre is not None else 0)
         self._released_steps = set(self._steps)
         self._turns = sum(step not in self._tables for step in self._steps)
         self._partition = _partition(plan, owner, self._charges.parts, order)
@@ -98,7 +98,7 @@ class Outlet:
 
     @property
     def steps(self) -> Sequence[int]:
-        """The steps of all releases of the run, restarts included, in order."""
+        """The steps of all releases of the run, restarts included, in the order in which they were made."""
         return self._steps
 
     @property
@@ -118,6 +118,11 @@ class Outlet:
     def spent(self) -> Certificate:
         """What all of the owner's runs on these records have cost so far."""
         return self._ledger.spent()
+
+
+def _as_made(steps: list[int], opening: int) -> list[int]:
+    """Steps in the order of their releases: that of their numbers, but for one that training begins with."""
+    return sorted(steps, key=lambda step: 0 if step == opening else step)
 
 
 def _agree(ledger: Ledger, journal: Journal) -> None:

@@ -192,7 +192,7 @@ class RegisterSide:
 
 
 class TableSide:
-    """Makes one owner's table after training: the only code that computes it from records."""
+    """Makes one owner's table, before training or after it: the only code that computes it from records."""
 
     def __init__(
         self,
@@ -210,7 +210,8 @@ class TableSide:
 
 def table_layout(table: TableNoise) -> wire.Layout:
     """A table's layout on the wire: whole numbers, bounded by the sum of an owner's records and some noise."""
-    far = max(UNIT * size + _FAR * table.scale(owner) for owner, size in enumerate(table.sizes))
+    each = max(UNIT, table.reach)
+    far = max(each * size + _FAR * table.scale(owner) for owner, size in enumerate(table.sizes))
     plain = wire.layout(np.zeros(table.width, np.int64))
     return plain._replace(bounds=(Within(-far, far),))
 

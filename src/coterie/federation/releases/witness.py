@@ -52,6 +52,7 @@ class Joining(NamedTuple):
     first: int  # peers that must have answered before the party's first word in the run
     again: int  # and before its first word after a restart
     patience: Patience
+    opening: int = 0  # the step that is released before all others, where one with a higher number is
 
 
 @dataclass
@@ -80,7 +81,11 @@ class Witnessed:
     ) -> None:
         """`releases`: the owner's; None for a party without records. `process`: random, drawn anew at every start."""
         self.machine = machine
-        self._joining, self._patience, self._marks = joining, joining.patience, Marks(journal)
+        self._joining, self._patience, self._marks = (
+            joining,
+            joining.patience,
+            Marks(journal, joining.opening),
+        )
         self._hand, self._releases, self._process, self._log = hand, releases, process, log
         self._places = {peer: _Seat() for peer in joining.peers}
         self._barred = {peer for peer in joining.peers if self._marks.barred(peer) is not None}

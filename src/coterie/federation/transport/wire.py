@@ -48,8 +48,8 @@ class Kind(IntEnum):
     JOIN = 15  # which process speaks under a name: asking to be heard, and who is there (`witness`)
     WITNESS = 16  # the last release of yours here: `step`, attempt `sub`; body: for and from whom, the mark
     RELEASED = 17  # the sender's release of `step`, attempt `sub`, is in its ledger; body: the mark
-    TABLE = 18  # evaluation: the table of owner `sub`, released at `step`; an empty body: it has none
-    HAVE = 19  # evaluation: which owners' tables the sender has, as bits; it lacks the others
+    TABLE = 18  # the table of owner `sub`, released at `step`; an empty body: it has none
+    HAVE = 19  # which owners' tables the sender has, as bits; it lacks the others. `sub` 1 or 2: `centring`
     ROLL = 20  # masked sums: who is asked for a message by the ticket `step` (`masked`); body: the roll
 
 
