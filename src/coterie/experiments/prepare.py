@@ -171,7 +171,7 @@ def problem_of(experiment: Experiment, table: Table, dim: int) -> Problem:
 def budgets(epsilon: tuple[float, ...] | dict[str, float], names: tuple[str, ...]) -> tuple[float, ...]:
     """Each owner's budget. By name nobody can get another's; a name too many or too few is an error."""
     if isinstance(epsilon, dict):
-        for name in set(names) ^ set(epsilon):
+        for name in sorted(set(names) ^ set(epsilon)):
             problem = "has no budget" if name in names else "is not an owner"
             raise InputError(f"epsilon: {name!r} {problem}. Owners: {_few(names)}; give each of them one.")
         return tuple(epsilon[name] for name in names)
