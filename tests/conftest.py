@@ -68,25 +68,27 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-# Files whose few tests take longest, longest first. Begun last, one of them would keep a single core busy at the end.
+# Files whose few tests take longest, first. Begun last, one of them would keep a single core busy at the end. Those that
+# mostly wait for processes of their own stand between those that compute, so that no core is idle meanwhile.
 _LONG = (
     "tests/engines/test_spmd.py",
     "tests/federation/test_process_faults.py",
-    "tests/federation/test_processes.py",
-    "tests/ui/test_page_server.py",
-    "tests/federation/test_evaluation_processes.py",
-    "tests/federation/test_new_agreement.py",
     "tests/audit/test_attack.py",
-    "tests/federation/test_masked_processes.py",
-    "tests/engines/test_spmd_processes.py",
-    "tests/federation/test_chaos.py",
+    "tests/federation/test_processes.py",
     "tests/protocols/test_units.py",
+    "tests/ui/test_page_server.py",
     "tests/protocols/test_contract.py",
+    "tests/federation/test_evaluation_processes.py",
     "tests/extending/test_extending.py",
+    "tests/federation/test_new_agreement.py",
     "tests/protocols/test_deep_q.py",
+    "tests/federation/test_masked_processes.py",
     "tests/protocols/test_shared.py",
-    "tests/federation/test_tunnel.py",
+    "tests/federation/test_chaos.py",
     "tests/protocols/test_masked.py",
+    "tests/federation/test_tunnel.py",
+    "tests/engines/test_spmd_processes.py",
+    "tests/federation/test_centre_processes.py",
     "tests/extending/test_gradient_tracking.py",
     "papers/tests/test_resnet_clipping.py",
     "tests/protocols/test_radius.py",
