@@ -23,13 +23,14 @@ import numpy as np
 from coterie.accounting import Certificate
 from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.engines.simulate import simulate
+from coterie.problems import problem as problems
 from coterie.problems.datasets import load
 from coterie.problems.holdings import to_shards
 from coterie.problems.losses import softmax
 from coterie.problems.models import linear
 from coterie.problems.partition import iid
 from coterie.problems.penalties import none
-from coterie.problems.problem import Problem, gradient_bound
+from coterie.problems.problem import Problem
 from coterie.program import Program
 from coterie.protocols import Task, build
 from coterie.topologies import aggregate, mixer
@@ -84,7 +85,7 @@ def trained(
     task = Task(
         problem=problem,
         sizes=tuple(len(rows) for rows in parts.rows),
-        clip_norm=clip_norm or gradient_bound(problem, 1.0),  # rows have norm one
+        clip_norm=clip_norm or problems.clip_norm(problem, 1.0),  # rows have norm one
         epsilon=(EPSILON,) * OWNERS,
         delta=DELTA,
         topology=build_topology(graph, OWNERS),
