@@ -68,8 +68,8 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-# Files whose few tests take longest, first. Begun last, one of them would keep a single core busy at the end. Those that
-# mostly wait for processes of their own stand between those that compute, so that no core is idle meanwhile.
+# Files whose few tests take longest, first. Begun last, one of them would keep a single core busy at the end. Those
+# that mostly wait for processes of their own stand between those that compute, so that no core is idle meanwhile.
 _LONG = (
     "tests/engines/test_spmd.py",
     "tests/federation/test_process_faults.py",
