@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import secrets
 import socket
 
 HOST = "127.0.0.1"
 _FIRST, _COUNT = 20_000, 12_000  # below those that systems give to whoever dials, above those that we propose
-_promised: list[socket.socket] = []  # says to others, as long as this process lives, that a port is taken
+_promised = contextlib.ExitStack()  # says to others, as long as this process lives, that a port is taken
+atexit.register(_promised.close)
 
 
 def ports(count: int) -> list[int]:
@@ -30,4 +32,4 @@ def _promise(port: int) -> None:
     except OSError:
         mark.close()
         raise
-    _promised.append(mark)
+    _promised.callback(mark.close)
