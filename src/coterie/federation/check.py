@@ -27,7 +27,7 @@ from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.honest import charged_plan, has_keys, own_masks, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.transport import greeting, trust, wire
-from coterie.federation.transport.lines import private
+from coterie.federation.transport.lines import Log, private
 from coterie.federation.transport.probe import Unreached, probe
 from coterie.federation.transport.zenoh import ROUTER, ZenohTransport
 from coterie.reports.amounts import many
@@ -37,8 +37,6 @@ PATIENCE = 15.0  # seconds that peers have to answer: they may be starting their
 _AGAIN = 0.25  # seconds between two greetings
 _ROW = 1_024  # bytes of the ledger beside each message
 _BESIDE = 16 << 20  # bytes for journal, status, results and trails
-
-Log = Callable[[str], None]
 
 
 @dataclass

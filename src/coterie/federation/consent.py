@@ -10,6 +10,11 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+
 from coterie.errors import InputError
 from coterie.federation.agreement import Agreement, read_json
 from coterie.federation.transport import requests, trust
@@ -30,17 +35,13 @@ class Consent(NamedTuple):
 
 def sign(folder: Path, name: str, agreement: Agreement) -> Path:
     """The party's consent, written to its own folder. InputError where the agreement has another key of it, or none."""
-    from cryptography.hazmat.primitives import serialization as forms
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-    from cryptography.hazmat.primitives.hashes import SHA256
-
     if name not in agreement.keys:
         raise InputError(
             f"sign: the agreement has no key that {name!r} made at home, and so nobody asks for its signature. Make "
             f"one (coterie network request FOLDER {name}), and ask the founder to enter it (coterie network rotate)."
         )
     key = private_key(trust.identity(folder, name).key)
-    pem = key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
+    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     signature = key.sign(_signed_text(agreement.digest, name), ECDSA(SHA256()))
     consent = Consent(agreement.digest.hex(), name, pem, signature.hex())
     _refuse_false(consent, agreement)
@@ -72,8 +73,6 @@ def read(path: Path, agreement: Agreement) -> Consent:
 
 def public_key(folder: Path, name: str, agreement: Agreement) -> Any:
     """The key with which a party signed this agreement, which has its fingerprint."""
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
     return load_pem_public_key(read(folder / FOLDER / f"{name}.json", agreement).key.encode())
 
 
@@ -135,11 +134,6 @@ def _signed_text(digest: bytes, name: str) -> bytes:
 
 def _refuse_false(consent: Consent, agreement: Agreement) -> None:
     """InputError unless the party's own key, which the agreement knows, signed this agreement."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
     who = f"consent of {consent.party!r:.80}"
     if consent.agreement != agreement.digest.hex():
         raise InputError(

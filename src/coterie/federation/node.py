@@ -30,6 +30,7 @@ from coterie.federation.releases.witness import Joining, Witnessed
 from coterie.federation.shapes.centring import Centring
 from coterie.federation.shapes.evaluation import Evaluated
 from coterie.federation.transport import trust
+from coterie.federation.transport.lines import Log
 from coterie.federation.transport.machine import Machine
 from coterie.federation.transport.zenoh import ROUTER
 from coterie.federation.troubles import Troubles, by_second, known
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from coterie.evaluation.selection import Selected
     from coterie.evaluation.told import Published
 
-Log = Callable[[str], None]
 Watch = Callable[[Callable[[str, str], None], Mapping[int, str]], AbstractContextManager[None]]
 LINGER = 60.0  # seconds that a finished party waits for slower ones
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from coterie.errors import InputError
 from coterie.federation.party import Party
 from coterie.federation.transport import trust
 from coterie.federation.transport.address import resolves
-from coterie.federation.transport.lines import warning
+from coterie.federation.transport.lines import Log, warning
 
 WARNING = dt.timedelta(days=30)  # before a certificate ends
 _PAUSE = 30.0  # seconds between two checks
 
-Log = Callable[[str], None]
 Ends = Mapping[str, dt.datetime]
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -34,8 +34,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'appe
 """
 
 
-def lock(path: Path) -> int:
-    """Become the file's only writer until the returned descriptor is closed or the process dies.
+@contextmanager
+def only_writer(path: Path) -> Iterator[int]:
+    """Be the file's only writer until the block ends or the process dies; yields the lock, for `note`.
 
     The lock lies on a file beside it: closing any descriptor of the database would drop SQLite's own locks.
     """
@@ -44,11 +45,15 @@ def lock(path: Path) -> int:
     with _files(path):
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"ledger={str(path)!r}: in use by another writer. Close that one first."
+            ) from error
+        yield descriptor
+    finally:
         os.close(descriptor)
-        raise InputError(f"ledger={str(path)!r}: in use by another writer. Close that one first.") from error
-    return descriptor
 
 
 def note(descriptor: int, head: Head) -> None:
@@ -96,10 +101,7 @@ def create(path: Path, terms: LedgerTerms) -> None:
         raise InputError(f"ledger={str(path)!r}: missing, but its log {log.name} is there. Restore both.")
     draft = Path(f"{path}.new")
     with _files(path):
-        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
-            leftover.unlink(missing_ok=True)
-        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with _connected(draft, "mode=rw") as connection:
+        with _anew(draft) as connection:
             _configure(connection)
             connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
             text = terms.to_text()
@@ -137,7 +139,7 @@ def there(path: Path) -> None:
 def reader(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of the file, also while its owner writes; never creates or changes a ledger."""
     there(path)
-    with _files(path), _connected(path, _how_to_read(path)) as connection:
+    with _files(path), closing(_connect(path, _how_to_read(path))) as connection:
         _recognise(connection, path)
         connection.execute("BEGIN")
         yield connection
@@ -187,10 +189,16 @@ def last_of(connection: sqlite3.Connection, run: str) -> int:
     ).fetchone()[0]
 
 
-def runs_ending(connection: sqlite3.Connection, ending: str) -> list[str]:
-    """The names of runs that end like this, without the ending."""
+def unsettled(connection: sqlite3.Connection) -> list[str]:
+    """The runs about which nothing was written since a copy was restored that may lack releases of theirs."""
     query = "SELECT DISTINCT run FROM ledger WHERE substr(run, -length(?)) = ? ORDER BY run"
-    return [name.removesuffix(ending) for (name,) in connection.execute(query, (ending, ending))]
+    restored = [name.removesuffix(RESTORED) for (name,) in connection.execute(query, (RESTORED, RESTORED))]
+    return [
+        run
+        for run in restored
+        if last_of(connection, run + RESTORED)
+        > max(last_of(connection, run), last_of(connection, run + WRITTEN_OFF))
+    ]
 
 
 def parts_of(connection: sqlite3.Connection, run: str) -> dict[tuple[str, int], int]:
@@ -205,10 +213,7 @@ def parts_of(connection: sqlite3.Connection, run: str) -> dict[tuple[str, int], 
 def copied(source: sqlite3.Connection, path: Path) -> None:
     """What a connection sees, as one file without a log beside it, on the disk; readable by its owner alone."""
     with _files(path):
-        for leftover in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            leftover.unlink(missing_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with _connected(path, "mode=rw") as target:
+        with _anew(path) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")
         _sync(path)
@@ -217,8 +222,7 @@ def copied(source: sqlite3.Connection, path: Path) -> None:
 def replace(draft: Path, path: Path) -> None:
     """Put a finished file in a ledger's place, with nothing of what was there before beside it."""
     with _files(path):
-        for leftover in (Path(f"{path}-wal"), Path(f"{path}-shm")):
-            leftover.unlink(missing_ok=True)
+        _without_logs(path)
         os.replace(draft, path)
         _sync(path.parent)
 
@@ -278,13 +282,17 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     return connection
 
 
-@contextmanager
-def _connected(path: Path, how: str) -> Iterator[sqlite3.Connection]:
-    connection = _connect(path, how)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def _anew(path: Path) -> closing[sqlite3.Connection]:
+    """A connection to an empty file, readable by its owner alone from its first byte on, in place of any other."""
+    path.unlink(missing_ok=True)
+    _without_logs(path)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    return closing(_connect(path, "mode=rw"))
+
+
+def _without_logs(path: Path) -> None:
+    for log in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+        log.unlink(missing_ok=True)
 
 
 def _how_to_read(path: Path) -> str:

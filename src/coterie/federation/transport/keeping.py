@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from coterie.errors import InputError
@@ -38,34 +38,29 @@ def refuse_existing(folder: Path, names: Iterable[str]) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Put a file in place whole. It is readable by its owner alone from its first byte on (mkstemp)."""
+    """Put a file in place whole. It is readable by its owner alone from its first byte on."""
     try:
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError:
-            os.unlink(draft)
-            raise
+        _put(path, content, 0o600)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 def put(path: Path, text: str) -> None:
     """Put a file in place whole; nothing in it is secret, so the system's usual mode applies."""
+    _put(path, text.encode(), 0o666)
+
+
+def _put(path: Path, content: bytes, mode: int) -> None:
     draft = path.with_name(f".{path.name}.draft")
     try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text)
+        draft.unlink(missing_ok=True)
+        with open(draft, "xb", opener=partial(os.open, mode=mode)) as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except OSError:
+    finally:
         draft.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
