@@ -288,10 +288,10 @@ class Run(Struct, frozen=True, kw_only=True):
         return relation is not None and not relation.sizes_are_public
 
     @property
-    def numbers(self) -> range:
+    def numbers(self) -> tuple[int, ...]:
         """Owners' numbers in pictures: from 1, or their names where these are numbers."""
         first = 0 if all(name == f"owner {at}" for at, name in enumerate(self.names)) else 1
-        return range(first, first + len(self.names))
+        return tuple(range(first, first + len(self.names)))
 
     @property
     def gain(self) -> np.ndarray:
