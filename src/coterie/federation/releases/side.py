@@ -21,6 +21,7 @@ from coterie.federation.releases.randomness import NoiseSource
 from coterie.federation.transport import wire
 from coterie.mechanisms import Sampler
 from coterie.mechanisms.plan import TableNoise
+from coterie.mechanisms.sampling import Draw, Drawing
 from coterie.problems.holdings import laid_out
 from coterie.program import Batch, Context, Program, Rounds, State, Visits, Within
 from coterie.units import counted
@@ -84,6 +85,11 @@ class _OwnSide:
         self._params, self._source = program.params, source
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
 
+    def _drawn(self, step: int) -> tuple[PyTree, Draw | None]:
+        """Noise and sample of a release, drawn anew at every call."""
+        sample = self._source.sample(self._static.sampler, self._held.x.shape[0], step)
+        return self._source.noise(step), sample
+
     def start(self) -> PyTree:
         """The owner before its first release: in rounds its state, at visits its private one."""
         key = self._source.coin_key(0)
@@ -98,7 +104,8 @@ class RoundsSide(_OwnSide):
         super().__init__(program, owner, records, source)
         now = _context(self._fixed, 1, 0, source.coin_key(1))
         state = _shapes(_start, self._static, self._params, now)
-        message, _ = _shapes(_emit_round, self._static, state, self._held, source.noise(1), now, now.key)
+        noise, sample = self._drawn(1)
+        message, _ = _shapes(_emit_round, self._static, state, self._held, noise, now, sample)
         self.layout = wire.foreign(message, program.bounds)
         self.private_layout = wire.layout(state.private)
         self.public_layout = wire.layout(state.public)
@@ -109,10 +116,10 @@ class RoundsSide(_OwnSide):
         Guarantee: the message may leave only through an `Outlet`, which charges it first.
         """
         draw = step + attempt * _ATTEMPT
-        noise, sampling = self._source.noise(draw), self._source.sampling_key(draw)
+        noise, sample = self._drawn(draw)
         with jax.threefry_partitionable(False):
             ctx = _context(self._fixed, step, turn, self._source.coin_key(draw))
-            return _host(_emit_round(self._static, state, self._held, noise, ctx, sampling))
+            return _host(_emit_round(self._static, state, self._held, noise, ctx, sample))
 
     def idle(self, public: PyTree, step: int) -> PyTree | None:
         """The message, made of public values, of an owner that releases nothing any more; None: it stays silent."""
@@ -142,9 +149,8 @@ class VisitSide(_OwnSide):
         register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
         query = jax.eval_shape(partial(_ask, self._static), register, now)
         private = _shapes(_start, self._static, self._params, now)
-        message, _ = _shapes(
-            _emit_visit, self._static, private, query, self._held, source.noise(1), now, now.key
-        )
+        noise, sample = self._drawn(1)
+        message, _ = _shapes(_emit_visit, self._static, private, query, self._held, noise, now, sample)
         self.layout, self.query_layout = wire.foreign(message, program.bounds), wire.foreign(query)
         self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, register))
         self.private_layout = wire.layout(private)
@@ -154,10 +160,10 @@ class VisitSide(_OwnSide):
 
         Guarantee: the message may leave only through an `Outlet`, which charges it first.
         """
-        noise, sampling = self._source.noise(step), self._source.sampling_key(step)
+        noise, sample = self._drawn(step)
         with jax.threefry_partitionable(False):
             ctx = _context(self._fixed, step, turn, self._source.coin_key(step))
-            return _host(_emit_visit(self._static, private, query, self._held, noise, ctx, sampling))
+            return _host(_emit_visit(self._static, private, query, self._held, noise, ctx, sample))
 
 
 class RegisterSide:
@@ -227,13 +233,13 @@ def message_layout(
     now = _context(_fixed(program, 0), 1, 0, _no_key())
     held = _Held(x, y, within)  # type: ignore[arg-type]
     start = _shapes(_start, static, program.params, now)
-    noise = program.plan.noise_like
+    noise, sample = program.plan.noise_like, _sample_like(program.plan.sampler, x.shape[0])
     if isinstance(program.functions, Rounds):
-        message, _ = _shapes(_emit_round, static, start, held, noise, now, now.key)
+        message, _ = _shapes(_emit_round, static, start, held, noise, now, sample)
     else:
         register = jax.eval_shape(partial(_open, static), program.params, program.numbers)
         query = jax.eval_shape(partial(_ask, static), register, now)
-        message, _ = _shapes(_emit_visit, static, start, query, held, noise, now, now.key)
+        message, _ = _shapes(_emit_visit, static, start, query, held, noise, now, sample)
     return wire.foreign(message, program.bounds)
 
 
@@ -282,9 +288,19 @@ def _keyed(ctx: Context) -> Context:
     return ctx._replace(key=_key(ctx.key))
 
 
-def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
+def _sample_like(sampler: Sampler, rows: int) -> Draw | None:
+    """Shapes of the sample that an owner of so many rows hands over."""
+    if not isinstance(sampler, Drawing):
+        return None
+    return jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
+
+
+def _batch(sampler: Sampler, held: _Held, turn: Array, sample: Draw | None) -> Batch:
+    """The records of a release: those of the sample or, where nothing is left to chance, those whose turn it is."""
     rows = held.x.shape[0]
-    sample = sampler.draw(key, rows, jnp.int32(rows), turn)
+    assert (sample is not None) == isinstance(sampler, Drawing)
+    if sample is None:
+        sample = sampler.draw(jax.random.key(0), rows, jnp.int32(rows), turn)  # draws nothing
     if sample is None:
         return Batch(held.x, held.y, jnp.ones(rows, jnp.float32), held.within)
     x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], held)
@@ -298,10 +314,10 @@ def _start(static: _Static, params: PyTree, ctx: Context) -> PyTree:
 
 @partial(jax.jit, static_argnums=0)
 def _emit_round(
-    static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sampling: Array
+    static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sample: Draw | None
 ) -> tuple[PyTree, PyTree]:
     assert isinstance(static.functions, Rounds)
-    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
+    batch = _batch(static.sampler, held, ctx.turn, sample)
     return static.functions.emit(state, batch, noise, _keyed(ctx))
 
 
@@ -338,10 +354,10 @@ def _emit_visit(
     held: _Held,
     noise: PyTree,
     ctx: Context,
-    sampling: Array,
+    sample: Draw | None,
 ) -> tuple[PyTree, PyTree]:
     assert isinstance(static.functions, Visits)
-    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
+    batch = _batch(static.sampler, held, ctx.turn, sample)
     return static.functions.emit(private, query, batch, noise, _keyed(ctx))
 
 
