@@ -21,7 +21,6 @@ from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import injected, source
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import OwnRecords, RegisterSide, RoundsSide, VisitSide
-from coterie.mechanisms.noise import COINS, SAMPLING
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, build
 
@@ -39,9 +38,12 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def program_of(name: str) -> Program:
+SAMPLED = {"push_sum": {"rounds": 3, "rate": 0.5}}
+
+
+def program_of(name: str, rows: dict[str, dict[str, Any]] = ROWS) -> Program:
     task = worlds.task(SIZES, DIM, epsilon=(0.7, 2.0, 1.0), delta=DELTA)
-    return build(name, task, ROWS[name], "certified")
+    return build(name, task, rows[name], "certified")
 
 
 def records_of(owner: int) -> OwnRecords:
@@ -70,15 +72,15 @@ def test_what_is_compiled_and_kept_on_the_disk_is_the_same_for_any_records(name)
     program, texts = program_of(name), set()
     for seed, records in enumerate((records_of(0), records_of(0)._replace(x=records_of(0).x[::-1] / 3))):
         drawn = injected(program.plan, seed, 0)
-        noise, sampling = drawn.noise(1), drawn.key(SAMPLING, 1)
-        now = sides._context(sides._fixed(program, 0), 1, 0, drawn.key(COINS, 1))
+        noise, sample = drawn.noise(1), drawn.sample(program.plan.sampler, len(records.x), 1)
+        now = sides._context(sides._fixed(program, 0), 1, 0, drawn.coin_key(1))
         if isinstance(program.functions, Rounds):
             one = RoundsSide(program, 0, records, drawn)
             before = (one.start(),)
         else:
             one, shared = VisitSide(program, 0, records, drawn), RegisterSide(program)
             before = (one.start(), shared.ask(shared.open(), 0, 1, 0))
-        lowered = sides._said.lower(one._static, before, one._held, noise, now, sampling)
+        lowered = sides._said.lower(one._static, before, one._held, noise, now, sample)
         texts.add(lowered.as_text())
     assert len(texts) == 1
 
@@ -87,9 +89,9 @@ def test_every_protocol_has_a_row():
     assert set(ROWS) == set(PROTOCOLS)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_an_owner_says_what_the_simulator_says(name):
-    program = program_of(name)
+@pytest.mark.parametrize(("name", "rows"), [*((name, ROWS) for name in ROWS), ("push_sum", SAMPLED)])
+def test_an_owner_says_what_the_simulator_says(name, rows):
+    program = program_of(name, rows)
     trace = simulate(program, worlds.shards(SIZES, DIM), mixer_of(program), seed=SEED, transcript=True)
     play = _rounds if isinstance(program.functions, Rounds) else _visits
     messages, model = play(program)

@@ -67,6 +67,22 @@ def test_a_message_is_charged_with_its_own_noise_unless_the_aggregator_is_truste
     assert alone.view == "public transcript"
 
 
+def test_an_aggregator_is_not_trusted_together_with_a_routers_keeper(place):
+    """Who keeps a router reads what is not sealed: messages, with less noise than the sums."""
+    found, own = planned(place), replace(party.read(place), trusts_aggregator=True)
+    trusted, routed = found.program.plan, replace(own, listen=None, peers={}, router="relay:7447")
+    one = replace(found, agreement=replace(found.agreement, keys={"a": "0" * 64}))
+    both = replace(found, agreement=replace(found.agreement, keys={"a": "0" * 64, "aggregator": "1" * 64}))
+    plans = [charged_plan(owner, where) for owner, where in ((own, found), (routed, found), (routed, one))]
+    assert [plan is trusted for plan in plans] == [True, False, False]
+    assert charged_plan(routed, both) is both.program.plan  # frames are sealed
+    assert certificates_of(plans[1], 1e-5)[0].epsilon > 3
+    file = place / party.NAME
+    file.write_text(routed.to_toml())
+    status, _, err = call("node", place, "--data", place.parents[2] / "a.csv")
+    assert (status, "whoever keeps the router" in err) == (3, True)
+
+
 def test_without_trust_nothing_leaves_that_costs_more_than_the_budget(place):
     status, _, err = call("node", place, "--data", place.parents[2] / "a.csv")
     assert (status, "trusts_aggregator = true" in err, "Traceback" in err) == (3, True, False)

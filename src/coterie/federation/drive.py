@@ -31,6 +31,8 @@ FINISHED, LEAVES = b"finished", b"leaves"  # why a party says BYE
 _TICK = 0.05  # seconds
 _SECOND = 1.0  # between two status files, two farewells, two questions for a greeting
 _WAITING = 256  # frames of one sender
+# Goes on while the machine sleeps: its peers may have believed another process meanwhile, so that it asks them again.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Transport(Protocol):
@@ -97,7 +99,7 @@ class Driver:
         self._shown = shown
         size = 2 * terms.longest + (1 << 20)
         self._inbox = Inbox(transport.admitted, count=_WAITING, size=size)
-        self._began = time.monotonic()
+        self._began = time.clock_gettime(_CLOCK)
         self._next_tick = self._next_second = 0.0
         self._greeted: set[str] = set()
         self._changed = False
@@ -153,7 +155,7 @@ class Driver:
         }
 
     def _now(self) -> float:
-        return time.monotonic() - self._began
+        return time.clock_gettime(_CLOCK) - self._began
 
     def _over(self) -> bool:
         if self._stop():

@@ -20,8 +20,8 @@ from coterie.evaluation.sheet import UNIT
 from coterie.federation.releases.randomness import NoiseSource
 from coterie.federation.transport import wire
 from coterie.mechanisms import Sampler
-from coterie.mechanisms import noise as noises
 from coterie.mechanisms.plan import TableNoise
+from coterie.mechanisms.sampling import Draw, Drawing
 from coterie.problems.holdings import laid_out
 from coterie.program import Batch, Context, Program, Rounds, State, Visits, Within
 from coterie.units import counted
@@ -88,24 +88,29 @@ class _OwnSide:
         self._static, self._source = _static(program), source
         self._init, self._params = program.functions.init, program.params
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
-        now = _context(self._fixed, 1, 0, source.key(noises.COINS, 1))
-        self._shapes = _shapes(program, self._held, source.noise(1), now)
+        now = _context(self._fixed, 1, 0, source.coin_key(1))
+        self._shapes = _shapes(program, self._held, *self._drawn(1), now)
         self.layout = wire.foreign(self._shapes.message, program.bounds)
+
+    def _drawn(self, step: int) -> tuple[PyTree, Draw | None]:
+        """Noise and sample of a release, drawn anew at every call."""
+        sample = self._source.sample(self._static.sampler, self._held.x.shape[0], step)
+        return self._source.noise(step), sample
 
     def start(self) -> PyTree:
         """The owner before its first release: in rounds its state, at visits its private one."""
         with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, 0, 0, self._source.key(noises.COINS, 0))
+            ctx = _context(self._fixed, 0, 0, self._source.coin_key(0))
             return _host(_made(self._init, ctx, self._params))
 
     def _emitted(
         self, before: tuple[PyTree, ...], step: int, turn: int, attempt: int = 0
     ) -> tuple[PyTree, PyTree]:
         draw = step + attempt * _ATTEMPT
-        noise, sampling = self._source.noise(draw), self._source.key(noises.SAMPLING, draw)
+        noise, sample = self._drawn(draw)
         with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, step, turn, self._source.key(noises.COINS, draw))
-            return _host(_said(self._static, before, self._held, noise, ctx, sampling))
+            ctx = _context(self._fixed, step, turn, self._source.coin_key(draw))
+            return _host(_said(self._static, before, self._held, noise, ctx, sample))
 
 
 class RoundsSide(_OwnSide):
@@ -230,7 +235,8 @@ def message_layout(
     """The layout of an owner's message, for parties without records. `x`, `y`: shapes of a few, as in `OwnRecords`."""
     held = _Held(x, y, within)  # type: ignore[arg-type]
     now = _context(_fixed(program, 0), 1, 0, _no_key())
-    return wire.foreign(_shapes(program, held, program.plan.noise_like, now).message, program.bounds)
+    noise, sample = program.plan.noise_like, _sample_like(program.plan.sampler, x.shape[0])
+    return wire.foreign(_shapes(program, held, noise, sample, now).message, program.bounds)
 
 
 class _Shapes(NamedTuple):
@@ -242,7 +248,7 @@ class _Shapes(NamedTuple):
     message: PyTree
 
 
-def _shapes(program: Program, held: _Held, noise: PyTree, now: Context) -> _Shapes:
+def _shapes(program: Program, held: _Held, noise: PyTree, sample: Draw | None, now: Context) -> _Shapes:
     """Traced in the setting of a run's own calls, so that everything is traced once."""
     functions, register, query = program.functions, None, None
     with jax.threefry_partitionable(False):
@@ -252,7 +258,7 @@ def _shapes(program: Program, held: _Held, noise: PyTree, now: Context) -> _Shap
             register = _opened(program)
             query = jax.eval_shape(partial(_made, functions.ask), now, register)
             before = (start, query)
-        message, _ = jax.eval_shape(partial(_said, _static(program)), before, held, noise, now, now.key)
+        message, _ = jax.eval_shape(partial(_said, _static(program)), before, held, noise, now, sample)
     return _Shapes(start, register, query, message)
 
 
@@ -301,9 +307,19 @@ def _keyed(ctx: Context) -> Context:
     return ctx._replace(key=_key(ctx.key))
 
 
-def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
+def _sample_like(sampler: Sampler, rows: int) -> Draw | None:
+    """Shapes of the sample that an owner of so many rows hands over."""
+    if not isinstance(sampler, Drawing):
+        return None
+    return jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
+
+
+def _batch(sampler: Sampler, held: _Held, turn: Array, sample: Draw | None) -> Batch:
+    """The records of a release: those of the sample or, where nothing is left to chance, those whose turn it is."""
     rows = held.x.shape[0]
-    sample = sampler.draw(key, rows, jnp.int32(rows), turn)
+    assert (sample is not None) == isinstance(sampler, Drawing)
+    if sample is None:
+        sample = sampler.draw(jax.random.key(0), rows, jnp.int32(rows), turn)  # draws nothing
     if sample is None:
         return Batch(held.x, held.y, jnp.ones(rows, jnp.float32), held.within)
     x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], held)
@@ -312,10 +328,10 @@ def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
 
 @partial(jax.jit, static_argnums=0)
 def _said(
-    static: _Static, before: tuple[PyTree, ...], held: _Held, noise: PyTree, ctx: Context, sampling: Array
+    static: _Static, before: tuple[PyTree, ...], held: _Held, noise: PyTree, ctx: Context, sample: Draw | None
 ) -> tuple[PyTree, PyTree]:
     """Message and private state; `before`: what `emit` takes ahead of the records."""
-    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
+    batch = _batch(static.sampler, held, ctx.turn, sample)
     return static.emit(*before, batch, noise, _keyed(ctx))
 
 
