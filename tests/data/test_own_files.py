@@ -277,6 +277,7 @@ def test_columns_of_arrays_and_parquet_are_bounded_and_have_one_name_each(tmp_pa
         ("[", "is not TOML"),
         ("age = [0, 100]", "below [columns]"),
         ("[columns]\nage = 3", "must be [low, high]"),
+        (f"[columns]\nage = [0, 1{'0' * 400}]", "must be two finite numbers"),
     ],
 )
 def test_bad_columns_files_are_one_line(tmp_path, text, part):

@@ -213,6 +213,6 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             raise InputError(f"--set {pair!r}: must look like KEY=VALUE.")
         try:
             settings[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, or more digits or brackets than are read
             settings[key] = value
     return settings

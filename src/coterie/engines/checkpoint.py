@@ -10,6 +10,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def write(path: Path, mark: str, arrays: Mapping[str, np.ndarray]) -> None:
             f"checkpoint={str(path)!r}: cannot be written ({error.strerror}). Name another."
         ) from error
     finally:
-        staging.unlink(missing_ok=True)
+        with suppress(OSError):  # nor can a file be taken away where none can be written
+            staging.unlink(missing_ok=True)
 
 
 def read(path: Path, mark: str) -> dict[str, np.ndarray]:

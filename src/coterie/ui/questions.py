@@ -68,9 +68,15 @@ def topology(given: dict[str, Any]) -> dict[str, Any]:
     from coterie.ui.shown import topology as drawn
 
     sizes, name = given.get("sizes"), given.get("topology")
-    fits = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    fits = (
+        isinstance(sizes, list)
+        and sizes
+        and all(type(size) is int and 0 < size <= _check.MOST for size in sizes)
+    )
     if not isinstance(sizes, list) or not fits or not isinstance(name, str):
-        raise InputError("topology: give its name, and sizes as a list of whole numbers above zero.")
+        raise InputError(
+            f"topology: give its name, and sizes as a list of whole numbers from 1 to {_check.MOST:,}."
+        )
     hub = None if given.get("hub") is None else _check.one_of("hub", given["hub"], HUBS)
     return {"drawing": drawn(name, tuple(sizes), hub) if len(sizes) <= _MOST else None}
 

@@ -170,10 +170,15 @@ def node(folder: str) -> dict[str, Any]:
     from coterie.federation.local import status as of_network
     from coterie.federation.party import NAME
 
-    place = Path(folder).expanduser()
-    if (place / "parties").is_dir():
+    try:
+        place = Path(folder).expanduser()
+        is_network, is_party = (place / "parties").is_dir(), (place / NAME).is_file()
+    except (OSError, RuntimeError) as error:  # the second where there is no such user
+        why = getattr(error, "strerror", None) or "there is no such user"
+        raise InputError(f"folder={folder!r:.200}: cannot be read ({why}). Name another.") from error
+    if is_network:
         parties = of_network(place)
-    elif (place / NAME).is_file():
+    elif is_party:
         status = read_status(place / "status.json")
         parties = [{"name": place.name, "state": "not started"} if status is None else status]
     else:
