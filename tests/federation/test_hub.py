@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from gossip_world import World, frame, trips
 from in_memory import Link
 
+from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import injected
 from coterie.federation.shapes import exchange, hub
 from coterie.federation.transport.machine import Patience
@@ -154,6 +156,89 @@ def test_last_bits_of_a_sum(tmp_path):
     assert len(sums) == 1
     rounded = {first_sum(tmp_path / f"real{at}", dict(enumerate(one)), False) for at, one in enumerate(parts)}
     assert len(rounded) > 1
+
+
+def two_sums(network: Any) -> set[int]:
+    """Rounds of which the aggregator has said two different sums."""
+    said: dict[int, set[bytes]] = {}
+    for f in network.sent:
+        if f.message.kind == Kind.SUM:
+            said.setdefault(f.message.step, set()).add(f.message.body)
+    return {step for step, bodies in said.items() if len(bodies) > 1}
+
+
+def put_back(folder: Any, network: Any, name: str, *, until: float, at: float) -> None:
+    """Bring the aggregator's folder back to its state now, some time later: a copy, or what a power cut has left."""
+    network.crash("aggregator")
+    shutil.copy(folder / "aggregator.journal", folder / name)
+    network.restart("aggregator")
+    network.run(until, lambda: False)
+    network.crash("aggregator")
+    for file in folder.glob("aggregator.journal*"):
+        file.unlink()
+    shutil.copy(folder / name, folder / "aggregator.journal")
+    network.restart("aggregator", at=at)
+
+
+@pytest.mark.parametrize("witnessed", [False, True])
+def test_an_aggregator_that_lost_sums_makes_no_second_ones(tmp_path, witnessed):
+    """Of owners who rely on each other's noise: the difference of two sums of a round is single owners' messages.
+
+    owner-3 was away when sums were made that are lost then, and has come back when they would be made again.
+    """
+    world = world_of(tmp_path, "aggregator's view", patience=QUICK)
+    world.witnessed = witnessed
+    with world.network(link=Link(delay=0.05)) as network:
+        network.crash("owner-3", at=0.42)
+        network.restart("owner-3", at=6.0)
+        network.run(0.4, lambda: False)
+        put_back(tmp_path, network, "old", until=3.0, at=6.3)
+        network.run(30.0, lambda: False)
+        assert not two_sums(network)
+        status = network.machines["aggregator"].status
+        assert (status.step < 4, "hold (owner-0, owner-1, owner-2)" in status.note) == (True, True)
+    world.check(network)
+
+
+def test_a_sum_that_one_owner_has_alone_is_not_made_again(tmp_path):
+    """The aggregator is gone with the fifth sum on its way; one owner got it, and enough others could give another."""
+    world = world_of(tmp_path, "aggregator's view", patience=QUICK)
+    with world.network(link=Link(delay=0.05)) as network:
+        network.crash("owner-3", at=0.42)
+        network.restart("owner-3", at=6.0)
+        network.run(1.0, lambda: False)
+        network.cut([("aggregator", "owner-1"), ("aggregator", "owner-2")], at=1.97, until=5.0)
+        put_back(tmp_path, network, "old", until=3.0, at=6.3)
+        network.run(30.0, lambda: False)
+        assert not two_sums(network)
+        status = network.machines["aggregator"].status
+        assert (status.step, "hold (owner-0)" in status.note) == (4, True)
+    world.check(network)
+
+
+def test_a_false_word_of_later_sums_holds_until_its_owner_takes_it_back(tmp_path):
+    world = world_of(tmp_path, "aggregator's view", patience=QUICK)
+    with world.network(link=Link(delay=0.05)) as network:
+        network.crash("owner-3", at=0.22)
+        network.inject("owner-3", "aggregator", frame(Kind.WANT, 6), at=0.3)
+        network.restart("owner-3", at=6.0)
+        network.run(5.0, lambda: False)
+        assert "hold (owner-3)" in network.machines["aggregator"].status.note
+        network.run(100.0)
+        assert all(machine.done for machine in network.machines.values())
+    world.check(network)
+
+
+def test_a_sum_outlives_a_power_cut_before_it_leaves(tmp_path, monkeypatch):
+    """Where owners rely on each other's noise: else what a power cut took back would be made again, of other owners."""
+    synced: list[int] = []
+    monkeypatch.setattr(Journal, "sync", lambda journal: synced.append(int.from_bytes(journal.get("done"))))
+    for kind, wanted in (("average", []), ("aggregator's view", [1, 2, 3, 4, 5, 6])):
+        (tmp_path / kind).mkdir()
+        world = world_of(tmp_path / kind, kind)
+        with world.network() as network:
+            network.run(1000.0)
+        assert synced == wanted
 
 
 def test_the_first_round_waits_for_everyone(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -44,6 +45,23 @@ def test_a_killed_writer_leaves_whole_writes_only(tmp_path):
     assert killed.returncode == -9
     with Journal.open(path) as journal:
         assert (journal.get("a"), journal.get("b")) == (b"1", b"2")
+
+
+def test_what_was_synced_needs_no_log_beside_the_file(tmp_path):
+    """A power cut may take the log, where writes wait: `sync` writes it into the file, and both to the disk."""
+    copies = []
+    with Journal.open(tmp_path / "journal") as journal:
+        for key in ("a", "b"):
+            journal.put({key: b"1"})
+            if key == "a":
+                journal.sync()
+            copies.append(tmp_path / f"after-{key}")
+            shutil.copy(journal.path, copies[-1])
+    kept = []
+    for copy in copies:
+        with Journal.open(copy) as journal:
+            kept.append([key for key in ("a", "b") if journal.get(key)])
+    assert kept == [["a"], ["a"]]
 
 
 def test_prune_forgets_old_numbers_of_its_prefix_alone(tmp_path):

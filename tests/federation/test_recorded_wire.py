@@ -89,9 +89,9 @@ def test_marks_are_sealed_as_recorded():
     """A node that was updated must know its own releases again when a peer shows them."""
     one = WIRE["mark"]
     hand = Hand(bytes.fromhex(one["private_key"]), AGREEMENT)
-    mark = mark_of(one["step"], 0, bytes.fromhex(one["body"]))
+    mark = mark_of(one["step"], bytes.fromhex(one["body"]))
     assert hand.made(mark)
-    assert hand.mark(one["step"], 0, bytes.fromhex(one["message"])) == mark
+    assert hand.mark(one["step"], bytes.fromhex(one["message"])) == mark
 
 
 def test_sealed_frames_are_opened_as_recorded():

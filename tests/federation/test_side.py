@@ -21,6 +21,7 @@ from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import injected, source
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import OwnRecords, RegisterSide, RoundsSide, VisitSide
+from coterie.mechanisms.noise import COINS, SAMPLING
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, build
 
@@ -69,17 +70,15 @@ def test_what_is_compiled_and_kept_on_the_disk_is_the_same_for_any_records(name)
     program, texts = program_of(name), set()
     for seed, records in enumerate((records_of(0), records_of(0)._replace(x=records_of(0).x[::-1] / 3))):
         drawn = injected(program.plan, seed, 0)
-        noise, coin, sampling = drawn.noise(1), drawn.coin_key(1), drawn.sampling_key(1)
-        now = sides._context(sides._fixed(program, 0), 1, 0, coin)
+        noise, sampling = drawn.noise(1), drawn.key(SAMPLING, 1)
+        now = sides._context(sides._fixed(program, 0), 1, 0, drawn.key(COINS, 1))
         if isinstance(program.functions, Rounds):
             one = RoundsSide(program, 0, records, drawn)
-            lowered = sides._emit_round.lower(one._static, one.start(), one._held, noise, now, sampling)
+            before = (one.start(),)
         else:
             one, shared = VisitSide(program, 0, records, drawn), RegisterSide(program)
-            query = shared.ask(shared.open(), 0, 1, 0)
-            lowered = sides._emit_visit.lower(
-                one._static, one.start(), query, one._held, noise, now, sampling
-            )
+            before = (one.start(), shared.ask(shared.open(), 0, 1, 0))
+        lowered = sides._said.lower(one._static, before, one._held, noise, now, sampling)
         texts.add(lowered.as_text())
     assert len(texts) == 1
 

@@ -213,9 +213,9 @@ def _recompute(file: Path, group: int, as_json: bool) -> None:
         )
     elif not problems:
         for recomputed in checks:
-            print(f"agrees: {_whose(recomputed)}{recomputed.found}")
+            print(f"agrees: {recomputed.whose}{recomputed.found}")
         for recomputed, of_many in zip(checks, of_groups):
-            print(f"{_whose(recomputed)}{of_many}")
+            print(f"{recomputed.whose}{of_many}")
     if problems:
         raise InputError(f"from={str(file)!r}: does not agree. {problems[0]}.")
 
@@ -233,9 +233,3 @@ def _checked(check: Recomputed) -> dict[str, Any]:
         "found": certified,
         "problems": list(check.problems),
     }
-
-
-def _whose(check: Recomputed) -> str:
-    if check.owners is None:
-        return ""
-    return f"owner {check.owners[0]}, " if len(check.owners) == 1 else f"{len(check.owners):,} owners, "

@@ -207,9 +207,7 @@ def join(
     """Whether joining pays for one owner. Reads that owner's rows, here; the answer is not a release."""
     with exits():
         place(out)
-        counts = {"partners": partners, "partner_records": partner_records, "rounds_at_most": rounds_at_most}
-        for name, count in counts.items():
-            _check.count(name, count)
+        _check.count("rounds_at_most", rounds_at_most)
         from coterie.experiments.experiment import Experiment
 
         chosen = Experiment(
@@ -226,9 +224,11 @@ def join(
         )
         from coterie.cli import _join_words
         from coterie.cli._words import about_file
-        from coterie.experiments.prepare import prepare
-        from coterie.planning.join import ask, look
+        from coterie.planning.join import ask, check_asked, look
         from coterie.planning.public import Consortium
+
+        check_asked(topology, partners, partner_records)
+        from coterie.experiments.prepare import prepare
 
         with progress() as tell:
             tell("loading data", 0, 0)

@@ -80,6 +80,7 @@ class Noted:
         """Note the public facts of the run before its first step."""
         from coterie.experiments.describe import network
         from coterie.problems.metrics import METRICS
+        from coterie.reports.written import plain
 
         self._made = made
         prepared, task = made.prepared, made.prepared.task
@@ -98,7 +99,7 @@ class Noted:
             "oracle": not prepared.table.test_is_public,
             "sizes_are_private": not made.program.plan.relation.sizes_are_public,
             "step": made.program.step,
-            "network": network(task.topology, made.program.hub),
+            "network": plain(network(task.topology, made.program.hub)),
         }
         self.write()
 

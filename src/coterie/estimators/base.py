@@ -222,11 +222,10 @@ def _privacy(done: Fitted, model: TrainedModel) -> Privacy:
 
 def _trace(done: Fitted) -> dict[str, np.ndarray]:
     """Steps, the metric of the owners' models on the rows they were trained on (oracle values), their disagreement."""
-    curve, disagreement = done.probes
-    weights = done.prepared.task.sizes if curve.shape[1] == done.prepared.task.owners else None
-    joint = oracle(np.average(curve, axis=1, weights=weights))
+    weights = done.prepared.task.sizes if done.curve.shape[1] == done.prepared.task.owners else None
+    joint = oracle(np.average(done.curve, axis=1, weights=weights))
     return {
         "step": done.steps,
         f"{done.prepared.judge.metric}{ORACLE}": joint,
-        "disagreement": np.asarray(disagreement),
+        "disagreement": np.asarray(done.disagreement),
     }

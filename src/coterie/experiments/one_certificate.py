@@ -20,6 +20,7 @@ class Recomputed(NamedTuple):
     written: Any  # ε as the file has it
     found: Certificate
     problems: tuple[str, ...]
+    whose: str = ""  # the same in words, before the certificate
 
 
 def checked(written: dict[str, Any], owners: list[int] | None) -> Recomputed:

@@ -74,7 +74,6 @@ def run(
 def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     """What was trained, beside what each owner reaches alone and what all records together would give."""
     experiment, prepared, task = done.experiment, done.prepared, done.prepared.task
-    curve, disagreement = done.probes
     tell("each owner alone", 0, 0)
     local_only = _each_alone(alone(task), prepared, look, experiment.seed + 1)
     tell("each owner alone, no privacy", 0, 0)
@@ -86,28 +85,14 @@ def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     if experiment.sweep is not None:
         other_budgets = over_epsilon(experiment, setup, look, tell)
     return Result(
-        experiment=experiment,
-        prepared=prepared,
-        program=done.program,
-        gossip_steps=setup.gossip_steps,
-        consensus=setup.consensus,
-        steps=done.steps,
-        curve=curve if prepared.table.test_is_public else oracle(curve),
-        disagreement=disagreement,
-        joint=joint_of(curve[-1], prepared, done.program),
+        **vars(done),
+        joint=joint_of(done.curve[-1], prepared, done.program),
         local_only=local_only,
         own=own,
         central=oracle(central),
         **measured(prepared, done.params),
-        claim=done.program.claim,
-        certificates=done.certificates,
-        turns=done.turns,
         over_epsilon=other_budgets,
-        params=done.params,
         class_counts=oracle(describe.class_counts(prepared)),
-        centred=done.centred,
-        selected=done.selected,
-        published=done.published,
         findings=oracle(prepared.table.findings),
         seconds=0.0,
     )

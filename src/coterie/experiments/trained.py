@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.accounting import certify, warnings_of
+from coterie.accounting import certify
 from coterie.accounting.plans import certificates_of
-from coterie.experiments import describe, recompute
+from coterie.experiments import describe
 from coterie.experiments.decisions import decision_of
 from coterie.model import TrainedModel
 from coterie.model.description import Description, inputs_of
@@ -26,7 +26,8 @@ from coterie.problems.feature_steps import constants
 from coterie.problems.metrics import METRICS, Decision, Judge
 from coterie.problems.models import MODELS, flat
 from coterie.program import Rounds
-from coterie.reports.statement import SEEDED, undeclared
+from coterie.reports.statement import SEEDED
+from coterie.reports.written import plain
 
 if TYPE_CHECKING:
     from coterie.accounting import Certificate
@@ -45,6 +46,10 @@ SIMULATED = (
     "Simulated: all records lay in one process, and the noise came from one seed, 0 unless another was given. Whoever "
     "guesses the seed can take the noise off. For records that matter, train with `coterie node`."
 )
+_KEPT = (
+    "relation", "unit", "view", "delta", "budget_epsilon", "certified_epsilon", "certificates", "claim", "accountant",
+    "reason", "warnings", "facts", "statement", "promise",
+)  # fmt: skip  # of what result.json says of privacy
 REAL = "real owners"  # no engine of a simulation
 TEST_NOISE = (
     "TEST NOISE from a seed that was given: whoever knows it can take the noise off, so nothing is protected."
@@ -191,25 +196,8 @@ def _privacy(
     claim = program.claim.to_json()
     if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
         claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}
-    worst = max(certificates, key=lambda certificate: certificate.epsilon)
-    per_owner = [certificate.to_json()["epsilon"] for certificate in certificates]
-    return {
-        "relation": worst.relation,
-        "unit": worst.unit,
-        "view": worst.view,
-        "delta": worst.delta,
-        "budget_epsilon": [float(budget) for budget in budgets],
-        "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
-        "certificates": recompute.to_json(certificates),
-        "claim": claim,
-        "accountant": worst.accountant,
-        "reason": worst.reason,
-        "warnings": [
-            *undeclared(guarantee["facts"]["classes_declared"], guarantee["facts"]["columns_declared"]),
-            *warnings_of(certificates),
-        ],
-        **guarantee,
-    }
+    told = plain(describe.privacy(certificates, claim, budgets, guarantee))
+    return {name: told[name] for name in _KEPT}
 
 
 def _publishable(certificates: Sequence[Certificate], calibration: str) -> Sequence[Certificate]:

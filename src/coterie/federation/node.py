@@ -6,7 +6,6 @@ Guarantee: an owner's records are read here, by this installed program, and noth
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.marks import Hand
 from coterie.federation.releases.side import OwnRecords
-from coterie.federation.releases.witness import NUMBER, Joining, Witnessed
+from coterie.federation.releases.witness import Joining, Witnessed
 from coterie.federation.shapes.centring import Centring
 from coterie.federation.shapes.evaluation import Evaluated
 from coterie.federation.transport import trust
@@ -110,8 +109,7 @@ def run(
             journal,
             Hand.of(own.key, planned.agreement.digest),
             owner and owner.outlet,
-            process=secrets.token_bytes(NUMBER),
-            log=log,
+            log,
         )
         driver = Driver(
             witnessed,

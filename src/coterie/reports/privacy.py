@@ -12,7 +12,7 @@ from coterie.evaluation.words import shown, title
 from coterie.reports.amounts import number
 from coterie.reports.constant import an
 from coterie.reports.constant import verdict as verdict_of
-from coterie.reports.reading import Run, WrittenPrivacy
+from coterie.reports.written import Run, WrittenPrivacy
 from coterie.units import at_owners, counted, noun_of, told_owners
 
 _NONE = "—"
@@ -113,7 +113,7 @@ def _lengths(rows: list[Bar], budget: float | None) -> tuple[list[tuple[Bar, flo
 def _rows(privacy: WrittenPrivacy) -> list[tuple[str, str, str, str]]:
     """The other rows of the table: each number's meaning, subject, assumptions and source."""
     claim, certificate = privacy.claim, msgspec.structs.asdict(privacy)
-    audit = {} if privacy.audited is None else privacy.audit
+    audit = {} if privacy.audited is None else privacy.audit or {}
     finding = audit.get("finding")
     finding = finding if isinstance(finding, dict) else {}
     owner = "this run" if len(privacy.certified.per_owner) == 1 else "this run, the owner with the largest"
@@ -158,7 +158,7 @@ def _notes(privacy: WrittenPrivacy) -> list[str]:
         notes.append(f"for one {at_owners(unit, 2)}: {_limit(privacy.pair)}")
     notes += privacy.warnings
     if privacy.audited is not None:
-        notes += _contradictions(privacy.audited, privacy.audit)
+        notes += _contradictions(privacy.audited, privacy.audit or {})
     return [sentence.rstrip(".") for sentence in notes if sentence]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family, Modelled, published
+from coterie.experiments.claims.row import Case, Family, Modelled, published, stated
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -41,11 +41,7 @@ def walk(settings: PublishedWalk) -> Case:
     classes = _check.count("classes", settings.classes)
     problem = Modelled(classes=classes, strength=STRENGTH if settings.strongly_convex else 0.0)
     return Case(
-        epsilon=epsilon,
-        claimed_view="public transcript",
-        claimed_delta=delta,
-        source="Jin, He & Dai, Theorem 2",
-        note="" if epsilon < 1 else "outside the range ε < 1 of the paper's Theorem 1",
+        claim=stated(epsilon, delta, "Jin, He & Dai, Theorem 2", "" if epsilon < 1 else _OUTSIDE),
         event=published("wor_sgd", (1,), {}, problem, (epsilon, delta)).plan.event(0),
         delta=delta,
         reason=_why(classes, settings.strongly_convex),
@@ -86,11 +82,12 @@ def choices(settings: Choices) -> Case:
     """
     expansive = settings.strongly_convex  # steps too large for Lemma 5
     return Case(
-        epsilon=_check.positive("epsilon", settings.epsilon),
-        claimed_view="public transcript",
-        claimed_delta=DELTA,
-        source="Jin, He & Dai, Theorem 5",
-        note="says nothing of the choices",
+        claim=stated(
+            _check.positive("epsilon", settings.epsilon),
+            DELTA,
+            "Jin, He & Dai, Theorem 5",
+            "says nothing of the choices",
+        ),
         event=_expansive_steps() if expansive else _answers(settings),
         delta=settings.delta and _check.probability("delta", settings.delta),
         view="public transcript" if expansive else "the visible choices alone",
@@ -114,6 +111,7 @@ def _answers(settings: Choices) -> DpEvent:
     return choices_event(count, models, annealed, least)
 
 
+_OUTSIDE = "outside the range ε < 1 of the paper's Theorem 1"
 _VISIBLE = "everybody sees choices made from private losses; the theorem charges the models alone"
 # η_t = 1/(λt) is at most 1/(2μ), μ = 1 + λ, from t = 2μ/λ on.
 _EXPANSIVE = (

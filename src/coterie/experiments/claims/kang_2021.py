@@ -12,7 +12,7 @@ from typing import Literal
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family
+from coterie.experiments.claims.row import Case, Family, stated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,13 @@ def parties(settings: Parties) -> Case:
     own = settings.model == "own"
     noise = published_multipliers(shares, epsilon, delta)
     return Case(
-        epsilon=epsilon / min(shares) if own else epsilon,
-        claimed_view="a party's own model" if own else "final model",
-        claimed_delta=delta,
-        source=f"Kang, Liu, Niu & Wang 2021, Theorem {2 if own else 1}",
-        note="c is unpublished: the one that makes the claim exact for one party",
+        claim=stated(
+            epsilon / min(shares) if own else epsilon,
+            delta,
+            f"Kang, Liu, Niu & Wang 2021, Theorem {2 if own else 1}",
+            "c is unpublished: the one that makes the claim exact for one party",
+            "a party's own model" if own else "final model",
+        ),
         event=dp.GaussianDpEvent(noise.own if own else noise.final),
         delta=delta,
         view="a party's own steps" if own else "final model, linear loss",

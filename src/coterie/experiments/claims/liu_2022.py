@@ -27,11 +27,7 @@ def steps(settings: SampledSteps) -> Case:
     total = _check.count("epochs × records", round(_check.positive("epochs", settings.epochs) * records))
     program = published("dual_averaging", (records,) * 2, {"rounds": total}, Modelled(), (epsilon, delta))
     return Case(
-        epsilon=epsilon,
-        claimed_view="public transcript",
-        claimed_delta=delta,
-        source=program.claim.source,
-        note=program.claim.note,
+        claim=program.claim,
         event=sampled(program.plan, settings.sampling),
         delta=delta,
         size=records,

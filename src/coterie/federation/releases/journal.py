@@ -1,7 +1,8 @@
 """What a party remembers over a restart, beside its ledger: short keys and their bytes, in one SQLite file.
 
 A write returns once it would survive `kill -9`. A power cut may lose the last moments of it: that costs the
-computation of public values again, never privacy, for what was charged and released is in the ledger.
+computation of public values again, never privacy, for what was charged and released is in the ledger. What must not be
+lost then either is followed by `sync`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,11 @@ class Journal:
         with _files(self._path), self._transaction():
             self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
             self._connection.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in drop])
+
+    def sync(self) -> None:
+        """Return once all that was written would survive a power cut, too."""
+        with _files(self._path):
+            self._connection.execute("PRAGMA wal_checkpoint").fetchone()
 
     def get(self, key: str) -> bytes | None:
         """The bytes of a key; None where there is none."""

@@ -40,12 +40,11 @@ class NoiseSource(Protocol):
         """Unit noise of the release of this step."""
         ...
 
-    def sampling_key(self, step: int) -> np.ndarray:
-        """Which records enter the release: hidden inside the owner. The words of a key, made one where it is used."""
-        ...
+    def key(self, stream: int, step: int) -> np.ndarray:
+        """The words of a key, made one where it is used; step 0 is the start.
 
-    def coin_key(self, step: int) -> np.ndarray:
-        """Other coin flips; step 0 is the start."""
+        `stream`: `SAMPLING`, of which records enter the release, hidden inside the owner; or `COINS`, of other flips.
+        """
         ...
 
 
@@ -67,13 +66,9 @@ class _Own:
         del step
         return noises.split(self.spec, drawn(self.spec.kind, self.generator, self.scale, self.spec.size))
 
-    def sampling_key(self, step: int) -> np.ndarray:
-        del step
-        return _fresh_key()
-
-    def coin_key(self, step: int) -> np.ndarray:
-        del step
-        return _fresh_key()
+    def key(self, stream: int, step: int) -> np.ndarray:
+        del stream, step
+        return np.frombuffer(secrets.token_bytes(8), np.uint32)  # the operating system's, for one release
 
 
 @dataclass(frozen=True)
@@ -90,13 +85,9 @@ class Injected:
         with jax.threefry_partitionable(False):
             return _unit_noise(self.spec, self._key(noises.NOISE, step))
 
-    def sampling_key(self, step: int) -> np.ndarray:
-        """The simulator's key."""
-        return np.asarray(jax.random.key_data(self._key(noises.SAMPLING, step)))
-
-    def coin_key(self, step: int) -> np.ndarray:
+    def key(self, stream: int, step: int) -> np.ndarray:
         """The simulator's key; at the start it is not folded with a step."""
-        return np.asarray(jax.random.key_data(self._key(noises.COINS, step)))
+        return np.asarray(jax.random.key_data(self._key(stream, step)))
 
     def _key(self, stream: int, step: int) -> Array:
         with jax.threefry_partitionable(False):
@@ -110,11 +101,6 @@ def injected(plan: ReleasePlan, seed: int, owner: int) -> NoiseSource:
 
 
 _unit_noise = jax.jit(noises.unit_noise, static_argnums=0)
-
-
-def _fresh_key() -> np.ndarray:
-    """64 bits of the operating system's randomness, for one release."""
-    return np.frombuffer(secrets.token_bytes(8), np.uint32)
 
 
 def drawn(noise: Noise, generator: Generator, scale: float, count: int) -> np.ndarray:

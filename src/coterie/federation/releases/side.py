@@ -20,6 +20,7 @@ from coterie.evaluation.sheet import UNIT
 from coterie.federation.releases.randomness import NoiseSource
 from coterie.federation.transport import wire
 from coterie.mechanisms import Sampler
+from coterie.mechanisms import noise as noises
 from coterie.mechanisms.plan import TableNoise
 from coterie.problems.holdings import laid_out
 from coterie.program import Batch, Context, Program, Rounds, State, Visits, Within
@@ -54,8 +55,12 @@ _ATTEMPT = 2**20  # steps between a test's draws for two attempts at one round; 
 
 
 class _Static(NamedTuple):
-    functions: Rounds | Visits
+    emit: Callable[..., tuple[PyTree, PyTree]]
     sampler: Sampler
+
+
+def _static(program: Program) -> _Static:
+    return _Static(program.functions.emit, program.plan.sampler)
 
 
 class _Fixed(NamedTuple):
@@ -80,57 +85,60 @@ class _OwnSide:
     """One owner's records and numbers on the device, and its randomness."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
-        self._static = _Static(program.functions, program.plan.sampler)
-        self._params, self._source = program.params, source
+        self._static, self._source = _static(program), source
+        self._init, self._params = program.functions.init, program.params
         self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        now = _context(self._fixed, 1, 0, source.key(noises.COINS, 1))
+        self._shapes = _shapes(program, self._held, source.noise(1), now)
+        self.layout = wire.foreign(self._shapes.message, program.bounds)
 
     def start(self) -> PyTree:
         """The owner before its first release: in rounds its state, at visits its private one."""
-        key = self._source.coin_key(0)
         with jax.threefry_partitionable(False):
-            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
+            ctx = _context(self._fixed, 0, 0, self._source.key(noises.COINS, 0))
+            return _host(_made(self._init, ctx, self._params))
+
+    def _emitted(
+        self, before: tuple[PyTree, ...], step: int, turn: int, attempt: int = 0
+    ) -> tuple[PyTree, PyTree]:
+        draw = step + attempt * _ATTEMPT
+        noise, sampling = self._source.noise(draw), self._source.key(noises.SAMPLING, draw)
+        with jax.threefry_partitionable(False):
+            ctx = _context(self._fixed, step, turn, self._source.key(noises.COINS, draw))
+            return _host(_said(self._static, before, self._held, noise, ctx, sampling))
 
 
 class RoundsSide(_OwnSide):
     """One owner of a protocol of rounds."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
+        assert isinstance(program.functions, Rounds)
         super().__init__(program, owner, records, source)
-        now = _context(self._fixed, 1, 0, source.coin_key(1))
-        state = _shapes(_start, self._static, self._params, now)
-        message, _ = _shapes(_emit_round, self._static, state, self._held, source.noise(1), now, now.key)
-        self.layout = wire.foreign(message, program.bounds)
-        self.private_layout = wire.layout(state.private)
-        self.public_layout = wire.layout(state.public)
+        self._functions = program.functions
+        self.private_layout = wire.layout(self._shapes.start.private)
+        self.public_layout = wire.layout(self._shapes.start.public)
 
     def emit(self, state: State, step: int, turn: int, attempt: int = 0) -> tuple[PyTree, PyTree]:
         """The message of a round and the private state after it. Draws noise anew at every call.
 
         Guarantee: the message may leave only through an `Outlet`, which charges it first.
         """
-        draw = step + attempt * _ATTEMPT
-        noise, sampling = self._source.noise(draw), self._source.sampling_key(draw)
-        with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, step, turn, self._source.coin_key(draw))
-            return _host(_emit_round(self._static, state, self._held, noise, ctx, sampling))
+        return self._emitted((state,), step, turn, attempt)
 
     def idle(self, public: PyTree, step: int) -> PyTree | None:
         """The message, made of public values, of an owner that releases nothing any more; None: it stays silent."""
-        functions = self._static.functions
-        assert isinstance(functions, Rounds)
-        if functions.idle is None:
+        if self._functions.idle is None:
             return None
-        return _host(_idle(self._static, public, _context(self._fixed, step, 0, _no_key())))
+        return _host(_made(self._functions.idle, _context(self._fixed, step, 0, _no_key()), public))
 
     def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
         """The public state after a round."""
-        return _host(
-            _absorb(self._static, public, own, mixed, _context(self._fixed, step, step - 1, _no_key()))
-        )
+        now = _context(self._fixed, step, step - 1, _no_key())
+        return _host(_updated(self._functions.absorb, now, public, own, mixed))
 
     def model(self, public: PyTree) -> PyTree:
         """The owner's model."""
-        return _host(self._static.functions.model(public))
+        return _host(self._functions.model(public))
 
 
 class VisitSide(_OwnSide):
@@ -138,57 +146,54 @@ class VisitSide(_OwnSide):
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
         super().__init__(program, owner, records, source)
-        now = _context(self._fixed, 1, 0, source.coin_key(1))
-        register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
-        query = jax.eval_shape(partial(_ask, self._static), register, now)
-        private = _shapes(_start, self._static, self._params, now)
-        message, _ = _shapes(
-            _emit_visit, self._static, private, query, self._held, source.noise(1), now, now.key
-        )
-        self.layout, self.query_layout = wire.foreign(message, program.bounds), wire.foreign(query)
-        self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, register))
-        self.private_layout = wire.layout(private)
+        self.query_layout = wire.foreign(self._shapes.query)
+        self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, self._shapes.register))
+        self.private_layout = wire.layout(self._shapes.start)
 
     def emit(self, private: PyTree, query: PyTree, step: int, turn: int) -> tuple[PyTree, PyTree]:
         """The message of a visit and the private state after it. Draws noise anew at every call.
 
         Guarantee: the message may leave only through an `Outlet`, which charges it first.
         """
-        noise, sampling = self._source.noise(step), self._source.sampling_key(step)
-        with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, step, turn, self._source.coin_key(step))
-            return _host(_emit_visit(self._static, private, query, self._held, noise, ctx, sampling))
+        return self._emitted((private, query), step, turn)
 
 
 class RegisterSide:
     """The public side of a protocol of visits, run on messages alone by the party that holds the register."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self._static = _Static(program.functions, program.plan.sampler)
-        self._params, self._numbers = program.params, program.numbers
+        assert isinstance(program.functions, Visits)
+        self.program, self._functions = program, program.functions
+        self.schedule: list[int] = np.asarray(program.schedule).tolist()
         self._everyone = [_fixed(program, owner) for owner in range(len(program.plan.sizes))]
-        opened = jax.eval_shape(partial(_open, self._static), self._params, self._numbers)
+        opened = _opened(program)
         self.layout = wire.foreign(opened)
         self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, opened))
 
     def open(self) -> PyTree:
         """The register before the first visit."""
-        return _host(_open(self._static, self._params, self._numbers))
+        return _host(jax.jit(self._functions.open)(self.program.params, self.program.numbers))
 
     def ask(self, register: PyTree, owner: int, step: int, turn: int) -> PyTree:
         """The query that the visitor gets."""
-        return _host(_ask(self._static, register, _context(self._everyone[owner], step, turn, _no_key())))
+        return _host(_made(self._functions.ask, self._now(owner, step, turn), register))
 
     def settle(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> PyTree:
         """The register after the visit."""
-        now = _context(self._everyone[owner], step, turn, _no_key())
-        return _host(_settle(self._static, register, message, now))
+        return _host(_updated(self._functions.settle, self._now(owner, step, turn), register, message))
+
+    def settled(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> bytes:
+        """The same as bytes; Refused where nobody would accept it, as it is not finite."""
+        body = wire.pack(self.settle(register, message, owner, step, turn))
+        wire.unpack(body, self.layout)
+        return body
 
     def model(self, register: PyTree) -> PyTree:
         """The model in the register."""
-        functions = self._static.functions
-        return _host(functions.model(register))
+        return _host(self._functions.model(register))
+
+    def _now(self, owner: int, step: int, turn: int) -> Context:
+        return _context(self._everyone[owner], step, turn, _no_key())
 
 
 class TableSide:
@@ -223,24 +228,38 @@ def message_layout(
     within: jax.ShapeDtypeStruct | None = None,
 ) -> wire.Layout:
     """The layout of an owner's message, for parties without records. `x`, `y`: shapes of a few, as in `OwnRecords`."""
-    static = _Static(program.functions, program.plan.sampler)
-    now = _context(_fixed(program, 0), 1, 0, _no_key())
     held = _Held(x, y, within)  # type: ignore[arg-type]
-    start = _shapes(_start, static, program.params, now)
-    noise = program.plan.noise_like
-    if isinstance(program.functions, Rounds):
-        message, _ = _shapes(_emit_round, static, start, held, noise, now, now.key)
-    else:
-        register = jax.eval_shape(partial(_open, static), program.params, program.numbers)
-        query = jax.eval_shape(partial(_ask, static), register, now)
-        message, _ = _shapes(_emit_visit, static, start, query, held, noise, now, now.key)
-    return wire.foreign(message, program.bounds)
+    now = _context(_fixed(program, 0), 1, 0, _no_key())
+    return wire.foreign(_shapes(program, held, program.plan.noise_like, now).message, program.bounds)
 
 
-def _shapes(function: Callable[..., PyTree], static: _Static, *arguments: PyTree) -> PyTree:
-    """The shapes that an owner's function returns, traced in the setting of its runs, so that it is traced once."""
+class _Shapes(NamedTuple):
+    """Of what an owner's functions return."""
+
+    start: PyTree
+    register: PyTree  # at visits
+    query: PyTree
+    message: PyTree
+
+
+def _shapes(program: Program, held: _Held, noise: PyTree, now: Context) -> _Shapes:
+    """Traced in the setting of a run's own calls, so that everything is traced once."""
+    functions, register, query = program.functions, None, None
     with jax.threefry_partitionable(False):
-        return jax.eval_shape(partial(function, static), *arguments)
+        start = jax.eval_shape(partial(_made, functions.init), now, program.params)
+        before: tuple[PyTree, ...] = (start,)
+        if isinstance(functions, Visits):
+            register = _opened(program)
+            query = jax.eval_shape(partial(_made, functions.ask), now, register)
+            before = (start, query)
+        message, _ = jax.eval_shape(partial(_said, _static(program)), before, held, noise, now, now.key)
+    return _Shapes(start, register, query, message)
+
+
+def _opened(program: Program) -> PyTree:
+    """The register's shapes."""
+    assert isinstance(program.functions, Visits)
+    return jax.eval_shape(program.functions.open, program.params, program.numbers)
 
 
 def _fixed(program: Program, owner: int) -> _Fixed:
@@ -292,63 +311,24 @@ def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
 
 
 @partial(jax.jit, static_argnums=0)
-def _start(static: _Static, params: PyTree, ctx: Context) -> PyTree:
-    return static.functions.init(params, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _emit_round(
-    static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sampling: Array
+def _said(
+    static: _Static, before: tuple[PyTree, ...], held: _Held, noise: PyTree, ctx: Context, sampling: Array
 ) -> tuple[PyTree, PyTree]:
-    assert isinstance(static.functions, Rounds)
+    """Message and private state; `before`: what `emit` takes ahead of the records."""
     batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
-    return static.functions.emit(state, batch, noise, _keyed(ctx))
+    return static.emit(*before, batch, noise, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
-def _absorb(static: _Static, public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Rounds)
-    return static.functions.absorb(public, own, mixed, _keyed(ctx))[0]
+def _made(function: Callable[..., PyTree], ctx: Context, *public: PyTree) -> PyTree:
+    """What one of the program's functions makes of public values."""
+    return function(*public, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
-def _idle(static: _Static, public: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Rounds)
-    assert static.functions.idle is not None
-    return static.functions.idle(public, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _open(static: _Static, params: PyTree, numbers: PyTree) -> PyTree:
-    assert isinstance(static.functions, Visits)
-    return static.functions.open(params, numbers)
-
-
-@partial(jax.jit, static_argnums=0)
-def _ask(static: _Static, register: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Visits)
-    return static.functions.ask(register, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _emit_visit(
-    static: _Static,
-    private: PyTree,
-    query: PyTree,
-    held: _Held,
-    noise: PyTree,
-    ctx: Context,
-    sampling: Array,
-) -> tuple[PyTree, PyTree]:
-    assert isinstance(static.functions, Visits)
-    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
-    return static.functions.emit(private, query, batch, noise, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _settle(static: _Static, register: PyTree, message: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Visits)
-    return static.functions.settle(register, message, _keyed(ctx))[0]
+def _updated(function: Callable[..., tuple[PyTree, PyTree]], ctx: Context, *public: PyTree) -> PyTree:
+    """The state that `absorb` or `settle` makes, without what they report of it."""
+    return function(*public, _keyed(ctx))[0]
 
 
 def _host(tree: PyTree) -> PyTree:

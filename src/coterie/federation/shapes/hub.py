@@ -6,7 +6,10 @@ version: it is on the aggregator's disk before it leaves. The first round waits 
 anything before that: an owner asks for the sum, and is asked for its message.
 
 Where owners rely on each other's noise, messages are whole numbers. They are added up as such, and the sum is rounded
-once: so all that anybody is told follows from the sum alone.
+once: so all that anybody is told follows from the sum alone. Two sums of one round would differ by single owners'
+messages, which have less noise than was charged. So there a sum outlives a power cut, too; an owner that has a round's
+sum hands out its message of that round no more, however often it is asked; and an aggregator that was put back to an
+older state makes no sums while it hears of later ones.
 """
 
 from __future__ import annotations
@@ -104,14 +107,9 @@ class HubOwner(Asking):
 
     def _told(self, message: Message) -> list[Out]:
         """Send the own message, if there is one: the aggregator asks for that of the round under way."""
-        if message.step > self._step + 1:
-            return [self._want()]  # it missed a sum, and needs that first
-        if message.step == self._step + 1:
-            return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
-        body = self._voice.said(message.step)
-        if body is None:
-            return [refusal(AGGREGATOR, message, "nothing was released")]
-        return [Out(AGGREGATOR, Message(Kind.VALUE, message.step, 0, body))]
+        if message.step != self._step + 1:  # one of the two lacks a sum, and needs that first
+            return [self._want()]
+        return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
 
     def _speak(self) -> list[Out]:
         self._back = False
@@ -173,6 +171,7 @@ class Aggregator(Adding):
         self._declined: set[int] = set()  # owners that will not speak in this round
         self._absent: set[int] = set()  # owners silent in the last round and since
         self._come: set[int] = set()  # owners heard since this process began
+        self._ahead: set[int] = set()  # owners that have, or say they have, sums that are not here
 
     def start(self, now: float) -> list[Out]:
         """Begin, or resume, and ask all owners for their messages of this round."""
@@ -186,10 +185,17 @@ class Aggregator(Adding):
         note = ""
         if self._overdue() and not self._enough():
             note = f"paused: {len(self._values)} owners are there, a sum needs {self._needed}"
+        if self._ahead:
+            who = ", ".join(self._names[owner] for owner in sorted(self._ahead))
+            note = (
+                f"paused: sums are lost here that others hold ({who}). Restore the newest copy of this folder"
+            )
         return Status(self._step, self._rounds, missing, note, self._refused)
 
     def _answer(self, owner: int, message: Message) -> list[Out]:
         sender = self._names[owner]
+        if message.kind in (Kind.VALUE, Kind.WANT):
+            (self._ahead.add if message.step > self._step + 1 else self._ahead.discard)(owner)
         if message.kind == Kind.WANT and message.step > self._rounds:
             return [refusal(sender, message, f"round {message.step}: the agreement has {self._rounds}")]
         if message.sub or not 1 <= message.step <= self._rounds:
@@ -238,7 +244,7 @@ class Aggregator(Adding):
     def _go_on(self) -> list[Out]:
         """Add up once all messages are there, or enough of them and the wait is over."""
         waiting = [owner for owner in self._missing() if owner not in self._declined | self._absent]
-        if self.done or not self._enough() or (waiting and not self._overdue()):
+        if self.done or self._ahead or not self._enough() or (waiting and not self._overdue()):
             return []
         present = sorted(self._values)
         total = self._added(present)
@@ -246,6 +252,8 @@ class Aggregator(Adding):
         body = (total if len(present) == len(self._names) else total * (whole / part)).tobytes()
         step = self._step + 1
         self._journal.put({numbered(_SUM, step): body, _DONE: step.to_bytes(8)})
+        if self._whole:
+            self._journal.sync()
         self._journal.prune(_SUM, step - exchange.WINDOW)
         self._absent = set(range(len(self._names))) - self._values.keys()
         self._step, self._since, self._asked = step, self._now, self._now
