@@ -19,6 +19,7 @@ from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment, override
 from coterie.experiments.settings import fit
+from coterie.federation.transport import keeping
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.trust import checked_name
 from coterie.mechanisms import masks
@@ -273,17 +274,8 @@ def _published_words(experiment: Experiment) -> str:
 
 def read(path: Path) -> Agreement:
     """The agreement in a file; InputError unless it is whole."""
-    return from_json(read_json("agreement", path), str(path))
-
-
-def read_json(what: str, path: Path) -> Any:
-    """The plain values of a file that somebody sent."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{what}={str(path)!r}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise InputError(f"{what}={str(path)!r}: is not JSON. Ask for the file again.") from error
+    value = keeping.read_json(path, Any, "is not JSON. Ask for the file again.", "agreement")
+    return from_json(value, str(path))
 
 
 def from_json(value: Any, source: str) -> Agreement:

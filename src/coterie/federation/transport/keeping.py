@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from coterie.errors import InputError
 
@@ -28,6 +31,17 @@ def write_new(folder: Path, files: dict[str, bytes]) -> None:
         for path in written:
             path.unlink()
         raise
+
+
+def read_json(path: Path, kind: Any, fault: str, what: str = "") -> Any:
+    """What is in a file, of a kind that msgspec knows. `fault`: the words where it holds something else."""
+    named = f"{what}={str(path)!r}" if what else str(path)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise InputError(f"{named}: cannot be read ({error.strerror}).") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{named}: {fault}") from error
 
 
 def refuse_existing(folder: Path, names: Iterable[str]) -> None:

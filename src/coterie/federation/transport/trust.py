@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -185,10 +184,7 @@ def revoked(authority: Path) -> list[str]:
     path = authority / REVOKED
     if not path.exists():
         return []
-    try:
-        return msgspec.json.decode(_read(path), type=list[str])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not a list of names. Restore it from a copy.") from error
+    return keeping.read_json(path, list[str], "is not a list of names. Restore it from a copy.")
 
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:

@@ -9,11 +9,11 @@ code, and none says who sent it: that is the transport's word, which knows the s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+import jax
 import msgpack
 import numpy as np
 
@@ -140,16 +140,12 @@ def _places(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[_Pla
 
 def layout(tree: PyTree) -> Layout:
     """The layout of a tree of arrays, or of their `jax.ShapeDtypeStruct`s."""
-    import jax
-
     leaves, structure = jax.tree.flatten(tree)
     return Layout(structure, tuple((str(np.dtype(leaf.dtype)), tuple(leaf.shape)) for leaf in leaves))
 
 
 def foreign(tree: PyTree, bounds: PyTree = None) -> Layout:
     """The layout of others' messages: limited numbers, and within `bounds` (`Program.bounds`) where there are any."""
-    import jax
-
     plain = layout(tree)
     given = [ANYTHING] * len(plain.leaves)
     if bounds is not None:
@@ -185,8 +181,6 @@ def fitted(tree: PyTree, like: Layout) -> tuple[bytes, bool]:
     This is post-processing after the noise, so it costs nothing. Withholding the message instead would tell something
     about the records that was not charged.
     """
-    import jax
-
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     bounds = like.bounds or (ANYTHING,) * len(leaves)
     cleaned = [_fit(leaf, within) for leaf, within in zip(leaves, bounds, strict=True)]
@@ -204,15 +198,11 @@ def _fit(leaf: np.ndarray, within: Within) -> np.ndarray:
 
 def pack(tree: PyTree) -> bytes:
     """A tree's leaves as one body."""
-    import jax
-
     return b"".join(_little(np.asarray(leaf)).tobytes() for leaf in jax.tree.leaves(tree))
 
 
 def unpack(body: bytes, like: Layout) -> PyTree:
     """The tree of numpy arrays that a body holds; Refused unless its length fits and every number may be there."""
-    import jax
-
     places, size = _places(like.leaves)
     if len(body) != size:
         raise Refused(f"wrong shape: {len(body)} bytes, must be {size}")
@@ -222,16 +212,12 @@ def unpack(body: bytes, like: Layout) -> PyTree:
         .astype(place.native, copy=False)
         for place in places
     ]
-    _finite(leaves)
-    for leaf, within in zip(leaves, like.bounds):
-        _refuse_beyond(leaf, within)
-    return jax.tree.unflatten(like.tree, leaves)
-
-
-def _finite(leaves: Sequence[np.ndarray]) -> None:
     for leaf in leaves:
         if leaf.dtype.kind not in "biu" and not np.isfinite(leaf).all():
             raise Refused("not finite")
+    for leaf, within in zip(leaves, like.bounds):
+        _refuse_beyond(leaf, within)
+    return jax.tree.unflatten(like.tree, leaves)
 
 
 def _refuse_beyond(leaf: np.ndarray, within: Within) -> None:
