@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
 from coterie.evaluation.groups import groups_of
 from coterie.evaluation.selection import ballot_of
-from coterie.experiments import evaluating
+from coterie.experiments import evaluating, kept
 from coterie.experiments.experiment import Experiment, read_toml
 from coterie.experiments.settings import typed
 from coterie.experiments.training import ready
@@ -162,11 +161,7 @@ def write_finding(folder: Path, result: dict[str, Any], audited: Audited) -> Non
         "audit": audited.to_json(),
     }
     text = json.dumps(result | {"privacy": privacy}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    staging = folder / f".result-{os.getpid()}.json"
     try:
-        staging.write_text(text, encoding="utf-8")
-        staging.replace(folder / "result.json")
+        kept.put(folder / "result.json", text.encode())
     except OSError as error:
         raise InputError(f"run={str(folder)!r}: cannot be written ({error.strerror}).") from error
-    finally:
-        staging.unlink(missing_ok=True)
