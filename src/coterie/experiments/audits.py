@@ -19,9 +19,8 @@ from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
 from coterie.evaluation.groups import groups_of
 from coterie.evaluation.selection import ballot_of
-from coterie.experiments import evaluating
+from coterie.experiments import evaluating, kept
 from coterie.experiments.experiment import Experiment, read_toml
-from coterie.experiments.kept import put
 from coterie.experiments.settings import typed
 from coterie.experiments.training import ready
 from coterie.protocols import CALIBRATIONS, PROTOCOLS
@@ -163,6 +162,6 @@ def write_finding(folder: Path, result: dict[str, Any], audited: Audited) -> Non
     }
     text = json.dumps(result | {"privacy": privacy}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     try:
-        put(folder / "result.json", text.encode())
+        kept.put(folder / "result.json", text.encode())
     except OSError as error:
         raise InputError(f"run={str(folder)!r}: cannot be written ({error.strerror}).") from error

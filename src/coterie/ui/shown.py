@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from msgspec import ValidationError
+from msgspec import ValidationError, convert
 
 from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
@@ -18,7 +18,7 @@ from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
 from coterie.reports.reading import FILES, Reported, read
 from coterie.reports.topology import MOST, placed
-from coterie.reports.written import WrittenNetwork, converted
+from coterie.reports.written import WrittenNetwork
 from coterie.units import counted
 
 
@@ -138,7 +138,7 @@ def in_progress(run: dict[str, Any]) -> dict[str, Any]:
 
 def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any]:
     sizes, names, unit = tuple(about["sizes"]), about["owner_names"], about["unit"]
-    network = converted(about["network"], WrittenNetwork)
+    network = convert(about["network"], WrittenNetwork)
     return {
         "counted": counted(sum(sizes), unit),
         "network": drawing(network, names, sizes, unit, about["sizes_are_private"]),
