@@ -16,7 +16,7 @@ from coterie import topologies
 from coterie.accounting import Claim, certify
 from coterie.audit import Neighbours, Side, audit, replaced, scores, worst_case
 from coterie.audit.attack import played
-from coterie.audit.neighbours import World, words
+from coterie.audit.neighbours import AuditWorld, words
 from coterie.audit.opinions import GAUSSIAN, ONE_RUN, opinions
 from coterie.engines.simulate import play, simulate
 from coterie.errors import InputError
@@ -40,7 +40,7 @@ def keep_message(seen, shards, aside):
 
 @pytest.mark.parametrize("protocol", ["dual_averaging", "wor_sgd"])
 def test_a_game_is_the_run_of_its_seed(protocol):
-    setting = worst_case(protocol, World())
+    setting = worst_case(protocol, AuditWorld())
     given = (setting.program, setting.neighbours.with_, setting.mixer)
     games = play(*given, seeds=jnp.asarray([3, 9], jnp.uint32), watch=keep_message)
     for at, seed in enumerate((3, 9)):
@@ -51,7 +51,7 @@ def test_a_game_is_the_run_of_its_seed(protocol):
 
 def test_the_score_of_a_gaussian_program_is_its_likelihood_ratio():
     """log LR of a shift of μ standard deviations is N(±μ²/2, μ²): mean and variance both, in both worlds."""
-    setting = worst_case("dual_averaging", World(dim=3))
+    setting = worst_case("dual_averaging", AuditWorld(dim=3))
     shift = 2 * math.sqrt(3) / setting.program.plan.noise_multiplier[0]  # three rounds, ±clip_norm
     games = 8000
     for found, sign in zip(ratios(setting, games), (-1, 1)):
@@ -61,7 +61,7 @@ def test_the_score_of_a_gaussian_program_is_its_likelihood_ratio():
 
 def test_the_score_of_a_sampled_program_is_its_likelihood_ratio():
     """E[LR] = 1 without the record; E[LR] > 1 with it."""
-    world = World(calibration="paper", records=60, epsilon=1.0, delta=0.05)
+    world = AuditWorld(calibration="paper", records=60, epsilon=1.0, delta=0.05)
     without, with_ = ratios(worst_case("dual_averaging", world, {"rounds": 30}), 4000)
     assert abs(np.exp(without).mean() - 1) < 5.5 * np.exp(without).std() / math.sqrt(4000)
     assert np.exp(with_).mean() > 1.02 > np.exp(without).mean()
@@ -69,7 +69,7 @@ def test_the_score_of_a_sampled_program_is_its_likelihood_ratio():
 
 @pytest.mark.parametrize("protocol", ["dual_averaging", "push_sum", "wor_sgd", "weighted_erm"])
 def test_certified_programs_stand_and_the_attack_is_sharp(protocol):
-    setting = worst_case(protocol, World(delta=0.01))
+    setting = worst_case(protocol, AuditWorld(delta=0.01))
     found = audit(
         setting.program, setting.neighbours, setting.mixer, delta=0.01, games=40_000, confidence=SURE
     )
@@ -84,7 +84,7 @@ def test_certified_programs_stand_and_the_attack_is_sharp(protocol):
 def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
     """One record against forty of the other kind: clipped one by one they would move a sum twenty times as far."""
     unit = Unit("column", column="person", records=40, mean=protocol == "deep_q")
-    setting = worst_case(protocol, World(delta=0.01, unit=unit))
+    setting = worst_case(protocol, AuditWorld(delta=0.01, unit=unit))
     within = [np.asarray(world.within)[0, setting.neighbours.row] for world in setting.neighbours[:2]]
     assert within == [1, 40]
     assert "one unit of the first owner has gradient" in words(setting)
@@ -99,7 +99,7 @@ def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
 
 
 def test_the_views_weights_leave_colluders_out():
-    world = World(owners=5)
+    world = AuditWorld(owners=5)
     program = worst_case("weighted_erm", world, {"view": "aggregator", "missing": 2}).program
     seen = scores.view(program, 0)
     assert np.count_nonzero(seen) == 3
@@ -109,7 +109,9 @@ def test_the_views_weights_leave_colluders_out():
 
 
 def test_an_aggregators_view_is_attacked_through_the_sum():
-    setting = worst_case("weighted_erm", World(owners=3, delta=0.01), {"view": "aggregator", "missing": 1})
+    setting = worst_case(
+        "weighted_erm", AuditWorld(owners=3, delta=0.01), {"view": "aggregator", "missing": 1}
+    )
     found = audit(
         setting.program, setting.neighbours, setting.mixer, delta=0.01, games=40_000, confidence=SURE
     )
@@ -175,7 +177,7 @@ def test_a_users_own_program(kind, private):
 
 def test_hidden_local_steps_are_attacked_where_they_show():
     """deep_q, a public coin: in half of the games the first record moves the local model alone, and shows later."""
-    setting = worst_case("deep_q", World(owners=1, delta=0.01), {"policy": "coin"})
+    setting = worst_case("deep_q", AuditWorld(owners=1, delta=0.01), {"policy": "coin"})
     assert len(setting.program.schedule) >= 3  # type: ignore[arg-type]
     assert setting.neighbours.row == 0
     given = (setting.program, setting.neighbours, setting.mixer)
@@ -211,14 +213,14 @@ def test_each_world_runs_its_own_program_and_a_scale_that_follows_sizes_shows():
 
 
 def test_worst_cases_of_private_sizes_are_built_for_each_world():
-    world = World(owners=2, records=6, calibration="paper")
+    world = AuditWorld(owners=2, records=6, calibration="paper")
     setting = worst_case("weighted_erm", world, {"relation": "add_or_remove_one", "steps": 1})
     assert setting.without is not None
     fewer, more = setting.without.program.plan, setting.program.plan
     assert (fewer.sizes, more.sizes) == ((5, 6), (6, 6))
     assert fewer.noise_multiplier[0] < more.noise_multiplier[0]
     assert np.asarray(setting.neighbours.without.counts).tolist() == [5, 6]
-    assert worst_case("weighted_erm", World()).without is None  # replace-one: the same program
+    assert worst_case("weighted_erm", AuditWorld()).without is None  # replace-one: the same program
 
 
 def test_worlds_that_look_different_from_outside_need_no_game():
@@ -254,14 +256,14 @@ def test_a_program_without_noise_is_told_apart_every_time():
 
 
 def test_games_differ_and_repeat():
-    setting = worst_case("dual_averaging", World(dim=3))
+    setting = worst_case("dual_averaging", AuditWorld(dim=3))
     first, again, other = (ratios(setting, 8000, seed)[0] for seed in (0, 0, 10**6))
     assert np.array_equal(first, again)
     assert np.mean(first == other) < 0.01
 
 
 def test_bad_input_is_one_line():
-    setting = worst_case("dual_averaging", World())
+    setting = worst_case("dual_averaging", AuditWorld())
     given = (setting.program, setting.neighbours, setting.mixer)
     for more, match in (({"games": 3}, "games=3"), ({"confidence": 1.5}, "confidence=1.5")):
         with pytest.raises(InputError, match=match):
@@ -269,4 +271,4 @@ def test_bad_input_is_one_line():
     with pytest.raises(InputError, match="row=2"):
         replaced(RECORDS, 0, 2, np.ones(1), 0.0)
     with pytest.raises(InputError, match="dim=0"):
-        worst_case("dual_averaging", replace(World(), dim=0))
+        worst_case("dual_averaging", replace(AuditWorld(), dim=0))

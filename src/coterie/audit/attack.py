@@ -153,7 +153,7 @@ def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Ca
     """A function from the notes of games and their seeds to their likelihood ratios."""
     steps, ratio = hidden.own_steps(program, pair.owner), hidden.likelihood_ratio(parts)
 
-    def score(notes: hidden.Kept, seeds: jax.Array, known: scores.Known) -> jax.Array:
+    def score(notes: scores.OwnerStep, seeds: jax.Array, known: scores.Known) -> jax.Array:
         own = jax.tree.map(lambda leaf: leaf[:, steps], notes)
         with jax.threefry_partitionable(False):  # as the engine draws
             return ratio(own, seeds, known, program.params)

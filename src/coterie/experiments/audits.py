@@ -14,7 +14,7 @@ from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
 from coterie.audit import whole
 from coterie.audit.attack import Audit, audit, check_effort
-from coterie.audit.neighbours import World, words, worst_case
+from coterie.audit.neighbours import AuditWorld, words, worst_case
 from coterie.audit.table import shift
 from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
@@ -62,8 +62,8 @@ def audit_experiment(
     _check.one_of("calibration", experiment.calibration, CALIBRATIONS)
     options = typed(experiment.protocol, known, experiment.settings)
     budgets = experiment.epsilon.values() if isinstance(experiment.epsilon, dict) else experiment.epsilon
-    world = World(
-        owners=experiment.owners or World.owners,
+    world = AuditWorld(
+        owners=experiment.owners or AuditWorld.owners,
         records=effort.records,
         dim=effort.dim,
         epsilon=max(budgets),
