@@ -24,16 +24,7 @@ MANY = 1_200_000  # at δ = 10⁻⁵ and ε = 1, half of which 700,000 games jus
 
 
 def attacked(setting: Attacked, delta: float, games: int) -> Audit:
-    found = audit(
-        setting.program,
-        setting.neighbours,
-        setting.mixer,
-        delta=delta,
-        games=games,
-        confidence=CONFIDENCE,
-        seed=SEED,
-        without=setting.without,
-    )
+    found = audit(setting, delta=delta, games=games, confidence=CONFIDENCE, seed=SEED)
     print(f"\n{found.claim}\n{found.certificate}\n{found.finding}  [{found.score}; {found.seconds:.0f} s]")
     return found
 
@@ -66,9 +57,7 @@ def test_adad2p_adaptive_at_its_published_noise():
     """MNIST's σ = 0.05, K = 2,200 steps and J = 3,000 records: a record that is drawn shows by the noise's variance."""
     world = AuditWorld(owners=1, records=3000, calibration="paper", delta=DELTA)
     setting = worst_case("push_sum", world, {"policy": "adaptive", "sigma": 0.05})
-    found = attacked(
-        Attacked(setting.task, setting.program, silent(setting.neighbours), setting.mixer), DELTA, 8000
-    )
+    found = attacked(Attacked(setting.program, silent(setting.neighbours), setting.mixer), DELTA, 8000)
     assert math.isinf(found.certificate.epsilon)
     assert found.finding.epsilon >= 5.0
 
@@ -97,7 +86,7 @@ NEAR = slice(CANARY - 3, CANARY + 16)  # choices that a record of visit 28 can e
 def test_jin_2020_deep_q_choices_alone_refute_the_claim():
     """Neighbours whose choices differ; of the transcript only the choices are used, which the theorem leaves out."""
     setting, games = choosing(), 12_000
-    both = played(setting.sides, setting.neighbours, games // 2, SEED, scores.features)
+    both = played(setting, games // 2, SEED, scores.features)
     without, with_ = (one[:, NEAR, 0] for one in both)  # a message's first number is the choice
     taught = games // 6
     learnt = trained.fit(without[:taught], with_[:taught])

@@ -14,9 +14,9 @@ import pytest
 
 from coterie import topologies
 from coterie.accounting import Claim, certify
-from coterie.audit import Neighbours, Side, audit, replaced, scores, worst_case
+from coterie.audit import Attacked, Neighbours, Side, audit, replaced, scores, worst_case
 from coterie.audit.attack import played
-from coterie.audit.neighbours import AuditWorld, words
+from coterie.audit.neighbours import AuditWorld
 from coterie.audit.opinions import GAUSSIAN, ONE_RUN, opinions
 from coterie.engines.simulate import play, simulate
 from coterie.errors import InputError
@@ -29,7 +29,7 @@ SURE = 1 - 1e-7
 
 def ratios(setting, games: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     watch = scores.likelihood_ratio(scores.mechanics(setting.program, setting.neighbours))
-    found = played(setting.sides, setting.neighbours, games, seed, watch)
+    found = played(setting, games, seed, watch)
     return found[0].sum(axis=1), found[1].sum(axis=1)
 
 
@@ -70,9 +70,7 @@ def test_the_score_of_a_sampled_program_is_its_likelihood_ratio():
 @pytest.mark.parametrize("protocol", ["dual_averaging", "push_sum", "wor_sgd", "weighted_erm"])
 def test_certified_programs_stand_and_the_attack_is_sharp(protocol):
     setting = worst_case(protocol, AuditWorld(delta=0.01))
-    found = audit(
-        setting.program, setting.neighbours, setting.mixer, delta=0.01, games=40_000, confidence=SURE
-    )
+    found = audit(setting, delta=0.01, games=40_000, confidence=SURE)
     assert found.score == "likelihood ratio"
     assert found.certificate.epsilon <= 1.0 + 1e-6
     assert found.finding.epsilon <= found.certificate.epsilon
@@ -87,12 +85,11 @@ def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
     setting = worst_case(protocol, AuditWorld(delta=0.01, unit=unit))
     within = [np.asarray(world.within)[0, setting.neighbours.row] for world in setting.neighbours[:2]]
     assert within == [1, 40]
-    assert "one unit of the first owner has gradient" in words(setting)
+    assert "one unit of the first owner has gradient" in setting.words
     # Where choices hide releases no sharpness is asked for: 4,000 games show any ε up to 4, four times the certified,
     # and a unit that was clipped record by record would be told apart in all of them.
     games = 4_000 if protocol == "deep_q" else 20_000
-    given = (setting.program, setting.neighbours, setting.mixer)
-    found = audit(*given, delta=0.01, games=games, confidence=SURE)
+    found = audit(setting, delta=0.01, games=games, confidence=SURE)
     assert found.finding.epsilon <= found.certificate.epsilon <= 1.0 + 1e-6
     if protocol != "deep_q":
         assert found.finding.epsilon >= 0.3 * found.certificate.epsilon
@@ -112,9 +109,7 @@ def test_an_aggregators_view_is_attacked_through_the_sum():
     setting = worst_case(
         "weighted_erm", AuditWorld(owners=3, delta=0.01), {"view": "aggregator", "missing": 1}
     )
-    found = audit(
-        setting.program, setting.neighbours, setting.mixer, delta=0.01, games=40_000, confidence=SURE
-    )
+    found = audit(setting, delta=0.01, games=40_000, confidence=SURE)
     assert 0.4 * found.certificate.epsilon <= found.finding.epsilon <= found.certificate.epsilon
 
 
@@ -159,9 +154,7 @@ def test_a_users_own_program(kind, private):
     delta = 1e-9 if kind == Laplace() else 0.01
     fine, wrong = (
         audit(
-            users_program(mistake, kind, private),
-            PAIR,
-            topologies.IDENTITY,
+            Attacked(users_program(mistake, kind, private), PAIR, topologies.IDENTITY),
             delta=delta,
             games=60_000,
             confidence=SURE,
@@ -180,8 +173,7 @@ def test_hidden_local_steps_are_attacked_where_they_show():
     setting = worst_case("deep_q", AuditWorld(owners=1, delta=0.01), {"policy": "coin"})
     assert len(setting.program.schedule) >= 3  # type: ignore[arg-type]
     assert setting.neighbours.row == 0
-    given = (setting.program, setting.neighbours, setting.mixer)
-    found = audit(*given, delta=0.01, games=40_000, confidence=SURE)
+    found = audit(setting, delta=0.01, games=40_000, confidence=SURE)
     assert found.score == "likelihood ratio, hidden steps followed"
     assert 0.35 * found.certificate.epsilon <= found.finding.epsilon <= found.certificate.epsilon
 
@@ -204,9 +196,9 @@ def test_each_world_runs_its_own_program_and_a_scale_that_follows_sizes_shows():
     fewer = RECORDS._replace(counts=jnp.asarray([1], jnp.int32))
     pair = Neighbours(fewer, RECORDS, 0, 1)
     with_, without = wide_program(2, 8.0), Side(wide_program(1, 7.0), topologies.IDENTITY)
-    given = (with_, pair, topologies.IDENTITY)
-    own = audit(*given, delta=1e-5, games=4000, confidence=SURE, without=without)
-    shared = audit(*given, delta=1e-5, games=4000, confidence=SURE)
+    setting = Attacked(with_, pair, topologies.IDENTITY)
+    own = audit(setting._replace(without=without), delta=1e-5, games=4000, confidence=SURE)
+    shared = audit(setting, delta=1e-5, games=4000, confidence=SURE)
     assert own.certificate.epsilon < 1.0
     assert own.finding.epsilon > own.certificate.epsilon
     assert shared.finding.epsilon <= shared.certificate.epsilon  # one program for both cannot see it
@@ -227,7 +219,7 @@ def test_worlds_that_look_different_from_outside_need_no_game():
     program = users_program(1.0, Gaussian(), private=False)
     longer = program._replace(plan=replace(program.plan, releases=(3,)), schedule=3)
     side = Side(longer, topologies.IDENTITY)
-    found = audit(program, PAIR, topologies.IDENTITY, delta=1e-5, games=4000, without=side)
+    found = audit(Attacked(program, PAIR, topologies.IDENTITY, side), delta=1e-5, games=4000)
     assert found.finding.epsilon > math.log(1500 / 7.7)
 
 
@@ -250,7 +242,7 @@ def test_second_opinions_are_shown_only_where_they_hold_and_say_something():
 
 def test_a_program_without_noise_is_told_apart_every_time():
     program = users_program(1.0, NoNoise(), private=False)
-    found = audit(program, PAIR, topologies.IDENTITY, delta=1e-5, games=4000)
+    found = audit(Attacked(program, PAIR, topologies.IDENTITY), delta=1e-5, games=4000)
     assert math.isinf(found.certificate.epsilon)
     assert found.finding.epsilon > math.log(1500 / 7.7)
 
@@ -264,10 +256,9 @@ def test_games_differ_and_repeat():
 
 def test_bad_input_is_one_line():
     setting = worst_case("dual_averaging", AuditWorld())
-    given = (setting.program, setting.neighbours, setting.mixer)
     for more, match in (({"games": 3}, "games=3"), ({"confidence": 1.5}, "confidence=1.5")):
         with pytest.raises(InputError, match=match):
-            audit(*given, delta=1e-5, **more)
+            audit(setting, delta=1e-5, **more)
     with pytest.raises(InputError, match="row=2"):
         replaced(RECORDS, 0, 2, np.ones(1), 0.0)
     with pytest.raises(InputError, match="dim=0"):

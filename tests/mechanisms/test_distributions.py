@@ -18,7 +18,7 @@ import coterie
 from coterie import topologies
 from coterie.accounting.plans import certificates_of
 from coterie.audit.attack import audit
-from coterie.audit.neighbours import AuditWorld, worst_case
+from coterie.audit.neighbours import Attacked, AuditWorld, worst_case
 from coterie.engines.simulate import simulate
 from coterie.engines.steps import compilations
 from coterie.errors import InputError
@@ -259,7 +259,9 @@ def test_a_noise_from_outside_runs_through_plan_engine_certificate_statement_and
     np.testing.assert_allclose(models[0], models[1], rtol=1e-4)
     certified = [certificates_of(one.plan, 0.01)[0].epsilon for one in (program, wider)]
     assert certified[0] == pytest.approx(certified[1], rel=1e-9)
-    first, found = (audit(one, own.neighbours, own.mixer, delta=0.01, games=4000) for one in (program, wider))
+    first, found = (
+        audit(Attacked(one, own.neighbours, own.mixer), delta=0.01, games=4000) for one in (program, wider)
+    )
     assert found.score == "likelihood ratio"
     assert found.finding.epsilon == pytest.approx(first.finding.epsilon, abs=0.05)
     assert 0.3 * certified[1] < found.finding.epsilon <= certified[1]

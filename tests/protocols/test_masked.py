@@ -298,9 +298,7 @@ def test_the_attack_with_colluders_stands_and_with_the_forbidden_resend_it_does_
     resent = program._replace(plan=replace(plan, masked=replace(plan.masked, colluding=plan.quorum - 1)))
     found = {}
     for label, attacked in (("masked", program), ("resent", resent)):
-        found[label] = audit(
-            attacked, setting.neighbours, setting.mixer, delta=0.01, games=20_000, confidence=SURE
-        )
+        found[label] = audit(setting._replace(program=attacked), delta=0.01, games=20_000, confidence=SURE)
         assert found[label].certificate.epsilon <= 1.0 + 1e-6
     assert 0.3 < found["masked"].finding.epsilon <= found["masked"].certificate.epsilon
     assert found["resent"].finding.epsilon > 1.2 * found["resent"].certificate.epsilon

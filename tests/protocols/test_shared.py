@@ -197,7 +197,7 @@ def test_all_others_together_face_the_own_noise():
 def test_a_small_world_is_attacked_by_the_same_view(name, owners, colluding):
     options = {"view": "shared", "rounds": 2, "colluding": colluding}
     setting = worst_case(name, AuditWorld(owners=owners, delta=DELTA), options)
-    found = audit(setting.program, setting.neighbours, setting.mixer, delta=DELTA, games=4_000)
+    found = audit(setting, delta=DELTA, games=4_000)
     assert found.finding.epsilon <= found.certificate.epsilon <= 1.0
     assert found.score == "likelihood ratio"
 

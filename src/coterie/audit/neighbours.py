@@ -59,11 +59,12 @@ class Side(NamedTuple):
 class Attacked(NamedTuple):
     """A world to attack."""
 
-    task: Task
     program: Program
     neighbours: Neighbours
     mixer: Mixer | None
     without: Side | None = None  # the world without the record, where sizes are private; None: the same
+    table: float = 0.0  # how far the record moves tables that are released beside training (`table.shift`)
+    words: str = ""  # the world in a line
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -125,7 +126,7 @@ def worst_case(protocol: str, world: AuditWorld, options: dict[str, Any] | None 
         program = _among(program, honest(program, 0))
         mixer = topologies.mixer(topologies.build("complete", len(program.plan.sizes)))
     pair = canary(program.plan.sizes, task.clip_norm / task.problem.loss.lipschitz, program)
-    return Attacked(task, program, pair, mixer, without)
+    return Attacked(program, pair, mixer, without, words=_words(task, program))
 
 
 def honest(program: Program, owner: int) -> list[int]:
@@ -234,14 +235,11 @@ def keeps_private(program: Program) -> bool:
     return bool(jax.tree.leaves(private))
 
 
-def words(setting: Attacked) -> str:
-    """The world in a line."""
-    task, steps = setting.task, setting.program.schedule
-    number = steps if isinstance(steps, int) else len(steps)
+def _words(task: Task, program: Program) -> str:
     what = "record" if task.unit == RECORD else "unit"
     size = f"{task.sizes[0]:,} {what}{'s' * (task.sizes[0] > 1)}"
     return (
-        f"{task.owners} owner{'s' * (task.owners > 1)} of {size}, {number:,} steps, dimension {task.dimension}; "
+        f"{task.owners} owner{'s' * (task.owners > 1)} of {size}, {program.steps:,} steps, dimension {task.dimension}; "
         f"one {what} of the first owner has gradient ±{task.clip_norm:g} e₁"
     )
 

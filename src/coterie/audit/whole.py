@@ -88,7 +88,7 @@ def of_run(run: PlayedRun, owner: int) -> Attacked:
         built = built._replace(plan=replace(built.plan, **program.plan.tables, view=program.plan.view))
         run_without = run._replace(task=fewer, program=built)
         without = Side(*_reduced(run_without, who))
-    return Attacked(task, own, pair, mixer, without)
+    return Attacked(own, pair, mixer, without)
 
 
 def _reduced(run: PlayedRun, who: list[int]) -> Side:
@@ -145,7 +145,6 @@ def audit_whole(
     confidence: float,
     seed: int,
     progress: Callable[[str, int, int], None],
-    table: float = 0.0,
 ) -> Audit:
     """A lower bound on ε of a whole run; `table` as for `audit`; `games` None: as many as fit into about half a minute.
 
@@ -153,7 +152,7 @@ def audit_whole(
     of which the engine's runs have shown mean and variance, and that no release moves less than in any of these runs.
     """
     started = time.perf_counter()
-    program, pair = setting.program, setting.neighbours
+    program = setting.program
     attack.check_effort(FEWEST_GAMES if games is None else games, confidence)
     measured = None
     if _is_one_number(setting, delta):
@@ -162,7 +161,7 @@ def audit_whole(
     if measured is not None and measured.is_normal:
         drawn_games = DRAWN_GAMES if games is None else games
         # sums of independent normal numbers are normal
-        whole = float(np.sqrt(np.sum(measured.shifts**2) + table**2))
+        whole = float(np.sqrt(np.sum(measured.shifts**2) + setting.table**2))
         ratios = drawn(whole, noises.spec(program.plan), drawn_games // 2, seed, progress)
         releases = len(measured.shifts) + len(program.plan.tables)
         words = (
@@ -170,18 +169,10 @@ def audit_whole(
             "runs of the engine, then drawn as one number a game"
         )
         seconds = time.perf_counter() - started
-        return attack.judged(program, pair, ratios, words, (delta, confidence), seconds)
+        return attack.judged(setting, ratios, words, (delta, confidence), seconds)
+    games = _affordable(setting) if games is None else games
     return attack.audit(
-        program,
-        pair,
-        setting.mixer,
-        delta=delta,
-        games=_affordable(setting) if games is None else games,
-        confidence=confidence,
-        seed=seed,
-        without=setting.without,
-        progress=progress,
-        table=table,
+        setting, delta=delta, games=games, confidence=confidence, seed=seed, progress=progress
     )
 
 
@@ -209,7 +200,7 @@ def measure(setting: Attacked, seed: int) -> MeasuredReleases:
     """How far the record moves each release of the owner, on runs of the engine in both worlds."""
     program, pair = setting.program, setting.neighbours
     watch = scores.separation(scores.mechanics(program, pair))
-    worlds = attack.played(setting.sides, pair, _RUNS, seed, watch)
+    worlds = attack.played(setting, _RUNS, seed, watch)
     distance = np.concatenate([world[:, :, 0] for world in worlds])
     noise = np.concatenate([worlds[at][:, :, 1 + at].ravel() for at in (0, 1)])
     noise = noise[np.isfinite(noise)]
