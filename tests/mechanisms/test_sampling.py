@@ -29,10 +29,10 @@ ROWS, COUNT, DRAWS = 12, 9, 4000
 GAUSSIAN = dp.GaussianDpEvent(2.0)
 
 
-def draws(sampler):
+def draws(sampler, count=COUNT):
     """(draws, rows) how often each row was drawn in each of many draws, at different turns."""
     keys = jax.random.split(jax.random.key(0), DRAWS)
-    found = jax.vmap(lambda key: sampler.draw(key, ROWS, jnp.int32(COUNT), jnp.int32(0)))(keys)
+    found = jax.vmap(lambda key: sampler.draw(key, ROWS, jnp.int32(count), jnp.int32(0)))(keys)
     hits = np.zeros((DRAWS, ROWS))
     np.add.at(hits, (np.arange(DRAWS)[:, None], np.asarray(found.positions)), np.asarray(found.mask))
     return hits
@@ -66,6 +66,18 @@ def test_poisson_cap_keeps_a_uniform_subset():
     assert hits.sum(1).max() == 2
     share = hits[:, :COUNT].mean(0)
     assert np.abs(share - share.mean()).max() <= 6 * np.sqrt(share.mean() / DRAWS)
+
+
+@pytest.mark.parametrize("sampler", [FixedSize(2), Poisson(0.75, 2)])
+def test_equal_lots_prefer_no_place(monkeypatch, sampler):
+    """Lots of two bits, so that most samples are left open by them: every pair of five records is as likely."""
+    exact = normals.words
+    monkeypatch.setattr(normals, "words", lambda key, count: exact(key, count) >> 30 << 30)
+    hits = draws(sampler, 5)
+    pairs, times = np.unique(hits[hits.sum(1) == 2], axis=0, return_counts=True)
+    assert len(pairs) == 10
+    expected = times.sum() / 10
+    assert np.sum((times - expected) ** 2 / expected) < chi2.ppf(1 - 1e-7, 9)
 
 
 @pytest.mark.parametrize("sampler", [FixedSize(3), Poisson(0.4, 5), Poisson(0.4, ROWS)])

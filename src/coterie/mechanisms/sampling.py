@@ -21,8 +21,8 @@ from coterie.mechanisms import normals
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-# Every record draws a lot, a whole number of 30 bits, and those with the smallest lots are the sample. Where two lots
-# are equal (n / 2^30 of all records), the record that is stored first counts as the smaller.
+# Every record draws a lot, a whole number of 30 bits, and those with the smallest lots are the sample. Where equal lots
+# leave open which of their records are in it, these draw further lots among themselves: no place is preferred.
 _BITS = 30
 # XLA finds the smallest floats faster than the smallest integers. So a lot is read as a float32: with this offset its
 # bits are those of a positive, normal float, and floats of such bits are in the same order as the lots.
@@ -204,12 +204,36 @@ def _from(first: Array, batch: int, count: Array) -> Draw:
 def _below(bound: int, key: Array, rows: int, count: Array, batch: int) -> Draw:
     """The `batch` records with the smallest lots, those with a lot of at least `bound` masked.
 
-    A record's lot follows from the key and the record's place alone, not from how many rows of padding follow.
+    A record's lots follow from the key and the record's place alone, not from how many rows of padding follow.
+    Guarantee: all samples of one size are equally likely, as no record's lots are distributed otherwise than another's.
     """
-    lots = normals.words(key, rows) >> jnp.uint32(32 - _BITS)
-    lots = jnp.where(jnp.arange(rows) < count, lots, jnp.uint32(_NEVER))
-    as_floats = jax.lax.bitcast_convert_type(lots + jnp.uint32(_FIRST), jnp.float32)
-    _, positions = jax.lax.top_k(-as_floats, min(batch, rows))
+    lots = jnp.where(jnp.arange(rows) < count, _lots(key, rows), jnp.uint32(_NEVER))
+    first, last, is_tied = _smallest(lots, batch)
+
+    def decide(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        """Those with the last lot by further ones, after all with smaller lots."""
+        again, _, _ = state
+        further = 1 + (_lots(jax.random.fold_in(key, again), rows) >> 1)
+        order = jnp.where(lots < last, jnp.uint32(0), jnp.where(lots == last, further, jnp.uint32(_NEVER)))
+        positions, _, is_tied = _smallest(order, batch)
+        return again + 1, positions, is_tied
+
+    start = (jnp.int32(1), first, is_tied & (last < bound))
+    _, positions, _ = jax.lax.while_loop(lambda state: state[2], decide, start)
     positions = jnp.pad(positions, (0, batch - len(positions)))
     drawn = (jnp.arange(batch) < rows) & (lots[positions] < bound)
     return Draw(positions, drawn.astype(jnp.float32))
+
+
+def _lots(key: Array, rows: int) -> Array:
+    return normals.words(key, rows) >> jnp.uint32(32 - _BITS)
+
+
+def _smallest(lots: Array, batch: int) -> tuple[Array, Array, Array]:
+    """The places of the `batch` smallest lots, the largest of these, and whether a record beside them has it, too."""
+    as_floats = jax.lax.bitcast_convert_type(lots + jnp.uint32(_FIRST), jnp.float32)
+    _, positions = jax.lax.top_k(-as_floats, min(batch + 1, len(lots)))
+    # A part of what was found, looked at by itself, would make XLA sort all of it: 25 times as much work on a CPU.
+    positions = jax.lax.optimization_barrier(positions)
+    last = lots[positions[:batch][-1]]
+    return positions[:batch], last, (last == lots[positions[-1]]) & (batch < len(lots))
