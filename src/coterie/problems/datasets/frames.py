@@ -10,7 +10,6 @@ import csv
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
-from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -126,15 +125,11 @@ def _framed(path: Path, stored: dict[str, Any]) -> Frame:
 
 def numbers(column: Frame) -> np.ndarray:
     """A column of finite numbers; InputError names the first row that is none."""
-    import pandas as pd
-
     pixels.refuse(column)
     try:
-        numeric: Frame = pd.to_numeric(column, errors="coerce")
-        values = numeric.to_numpy(np.float64, na_value=np.nan)
+        values = _as_numbers(column)
     except (TypeError, OverflowError):  # cells that are lists, or whole numbers that no double holds
-        plain = column.map(lambda cell: cell if isinstance(cell, str) or _is_number(cell) else np.nan)
-        values = pd.to_numeric(plain, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        values = _as_numbers(column.map(lambda cell: cell if _may_be_number(cell) else np.nan))
     bad = ~np.isfinite(values)
     if bad.any():
         if column.isna().to_numpy()[bad][0]:
@@ -167,8 +162,16 @@ def texts(column: Frame) -> np.ndarray:
     return np.array(words, object)[codes]
 
 
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, Real) and _check.finite(cell)
+def _as_numbers(column: Frame) -> np.ndarray:
+    """NaN where a cell is none."""
+    import pandas as pd
+
+    numeric: Frame = pd.to_numeric(column, errors="coerce")
+    return numeric.to_numpy(np.float64, na_value=np.nan)
+
+
+def _may_be_number(cell: Any) -> bool:
+    return isinstance(cell, str) or (isinstance(cell, (int, float, np.number)) and _check.finite(cell))
 
 
 def empty_cell(column: Frame) -> InputError:
