@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from typing import SupportsFloat
 
 from coterie.errors import InputError
 
 MOST = 10**12  # of anything that is counted: more of it nobody has, and products still fit into 64 bits
 
 
-def finite(value: float) -> bool:
+def finite(value: SupportsFloat) -> bool:
     """Whether a number is one that a double holds: a file's whole numbers may have any length.
 
     >>> finite(1.5), finite(math.inf), finite(10**400)

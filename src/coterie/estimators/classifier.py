@@ -72,9 +72,11 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
         declared = self.classes is not None
         self.classes_ = np.unique(np.asarray(self.classes) if declared else y)
         if len(self.classes_) < 2:
-            what = "classes: lists" if declared else "y: has"
-            remedy = "List every class once." if declared else "Give rows of both, or declare classes."
-            raise InputError(f"{what} {len(self.classes_)} different ones; needs at least 2. {remedy}")
+            raise InputError(
+                f"classes={self.classes!r:.80}: must be two or more different values."
+                if declared
+                else "y: has one class; needs at least 2. Give rows of both, or declare classes."
+            )
         known = np.isin(y, self.classes_)
         if not known.all():
             raise InputError(
