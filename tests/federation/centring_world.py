@@ -24,7 +24,7 @@ from coterie.experiments import centring
 from coterie.experiments.experiment import Experiment
 from coterie.federation import network, owner, records
 from coterie.federation.agreement import Agreement, Masking
-from coterie.federation.before import Start, hub
+from coterie.federation.beside import Start, hub
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.forgetting import without
 from coterie.federation.party import Party

@@ -17,7 +17,7 @@ from coterie.errors import InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import consent, forgetting
 from coterie.federation import owner as owners
-from coterie.federation.before import Start, hub
+from coterie.federation.beside import Start, hub
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.connections import longest, resolved, transport
 from coterie.federation.drive import Driver, FrameTerms

@@ -10,12 +10,14 @@ import numpy as np
 from coterie.evaluation.centre import Sums
 from coterie.evaluation.selection import chosen
 from coterie.evaluation.tables import simulated_noise, step_of, tallied
+from coterie.federation import training
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import Judged, OwnRecords, TableSide, table_layout
+from coterie.federation.shapes.centring import Centring
 from coterie.federation.shapes.evaluation import Evaluated
 from coterie.federation.shapes.tables import OwnTable, TableTerms
 from coterie.federation.transport.machine import Machine
@@ -63,6 +65,21 @@ def _noise(
     return partial(randomness.drawn, Gaussian(), party.generator, fitting(table.scale(at)), table.width)
 
 
+def _terms(party: Party, planned: Collaboration, name: str) -> TableTerms:
+    """What the agreement says of one of the plan's tables."""
+    tables = planned.program.plan.tables
+    return TableTerms(
+        name,
+        planned.agreement.owners,
+        dict(zip(tables, planned.table_steps))[name],
+        table_layout(tables[name]),
+        planned.peers(party.name),
+        planned.agreement.patience,
+        choose=partial(chosen, variance=tables[name].variance()) if name == "selection" else None,
+        all_needed=name == "centre",
+    )
+
+
 def evaluated(
     party: Party,
     planned: Collaboration,
@@ -72,21 +89,43 @@ def evaluated(
     journal: Journal,
 ) -> Machine:
     """The party's machine, wrapped once for each table; a party without records has no sides and no outlet."""
-    owners, tables = planned.agreement.owners, planned.program.plan.tables
-    for step, (name, table) in zip(planned.table_steps, tables.items()):
-        if name == "centre":  # it is over
-            continue
-        terms = TableTerms(
-            name,
-            owners,
-            step,
-            table_layout(table),
-            planned.peers(party.name),
-            planned.agreement.patience,
-            partial(chosen, variance=table.variance()) if name == "selection" else None,
-        )
-        own = None
-        if outlet is not None:
-            own = OwnTable(owners.index(party.name), sides[name].emit, outlet)
-        machine = Evaluated(machine, terms, own, journal)
+    owner = planned.agreement.owners.index(party.name) if outlet is not None else 0
+    for name in planned.program.plan.tables:
+        if name != "centre":  # that is over
+            own = None if outlet is None else OwnTable(owner, sides[name].emit, outlet)
+            machine = Evaluated(machine, _terms(party, planned, name), own, journal)
     return machine
+
+
+def hub(party: Party, journal: Journal, injected_seed: int | None) -> Callable[[Collaboration], Machine]:
+    """What makes the machine of a party without records, with the tables that come after training."""
+
+    def machine(planned: Collaboration) -> Machine:
+        own = training.of_hub(planned, journal, follow_schedule=injected_seed is not None)
+        return evaluated(party, planned, own, {}, None, journal)
+
+    return machine
+
+
+class Start:
+    """How a party's training begins: at once, or around the centre of all owners' features."""
+
+    def __init__(
+        self, party: Party, planned: Collaboration, train: Callable[[Collaboration], Machine]
+    ) -> None:
+        """`train`: makes the machine that trains, once features are known."""
+        self.planned = planned  # with the centre, as soon as there is one
+        self._party, self._train = party, train
+
+    def machine(self, own: OwnTable | None, journal: Journal) -> Machine:
+        """What the party runs. `own`: what an owner's sums are made with, where sums are wanted."""
+        planned = self.planned
+        if planned.program.plan.centre is None:
+            return self._train(planned)
+        terms = _terms(self._party, planned, "centre")
+        forgotten = frozenset(planned.agreement.owners.index(name) for name in planned.forgotten)
+        return Centring(terms, own, journal, self._around, of=planned.steps, without=forgotten)
+
+    def _around(self, sums: dict[int, np.ndarray]) -> Machine:
+        self.planned = self.planned.centred(sums)
+        return self._train(self.planned)
