@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie import _check
+from coterie import _check, _files
 from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
 from coterie.audit import whole
@@ -162,11 +161,7 @@ def write_finding(folder: Path, result: dict[str, Any], audited: Audited) -> Non
         "audit": audited.to_json(),
     }
     text = json.dumps(result | {"privacy": privacy}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    staging = folder / f".result-{os.getpid()}.json"
     try:
-        staging.write_text(text, encoding="utf-8")
-        staging.replace(folder / "result.json")
+        _files.put(folder / "result.json", text.encode())
     except OSError as error:
         raise InputError(f"run={str(folder)!r}: cannot be written ({error.strerror}).") from error
-    finally:
-        staging.unlink(missing_ok=True)

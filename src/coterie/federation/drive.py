@@ -9,7 +9,6 @@ values: no parameter, no message's content, no path of a key.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from coterie import _files
 from coterie.federation.transport import greeting, wire
 from coterie.federation.transport.inbox import Inbox
 from coterie.federation.transport.lines import warning
@@ -288,10 +288,8 @@ class Driver:
         self._shown(snapshot)
         if self._status is None:
             return
-        draft = self._status.with_name(f".{self._status.name}.draft")
         try:
-            draft.write_text(json.dumps(snapshot))
-            os.replace(draft, self._status)
+            _files.put(self._status, json.dumps(snapshot).encode())
         except OSError as error:
             self._log(warning(f"status not written: {error.strerror}"))
 
