@@ -80,6 +80,11 @@ def exits() -> Iterator[None]:
     yield
 
 
+def answer(facts: Mapping[str, Any], words: str, as_json: bool) -> None:
+    """Print what a command did: as JSON where that was asked for, else in words."""
+    print_json(facts) if as_json else print(words)
+
+
 def print_json(value: Mapping[str, Any]) -> None:
     """Print exactly one JSON object on standard output."""
     print(json_line(value))

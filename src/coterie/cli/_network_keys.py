@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import print_json
+from coterie.cli._common import answer, print_json
 from coterie.cli._network_words import noted, tell
 from coterie.errors import InputError
 
@@ -55,12 +55,12 @@ def request(
     path = requests.make(folder, name, own_authority)
     fingerprint = requests.fingerprint(requests.read(path, name))
     actions.record(folder, "request", party=name, fingerprint=fingerprint)
-    if as_json:
-        return print_json({"name": name, "request": str(path), "fingerprint": fingerprint})
-    print(
+    answer(
+        {"name": name, "request": str(path), "fingerprint": fingerprint},
         f"Send {path}, as {name}.pem, to whoever founds the network; nothing in it is secret.\n"
         f"Read to the other parties, by telephone:  {fingerprint}\n"
-        f"The key is in {folder / 'private.key'} and stays there: put what the founder sends you beside it."
+        f"The key is in {folder / 'private.key'} and stays there: put what the founder sends you beside it.",
+        as_json,
     )
 
 
@@ -114,21 +114,18 @@ def renew(
     if (folder / party.NAME).exists():
         end = authorities.renew(folder, name)
         actions.record(folder, "renew", party=name)
-        if as_json:
-            return print_json({"folder": str(folder), "name": name, "ends": end.isoformat()})
-        return print(
-            f"Certificate of {name} until {end:%Y-%m-%d}. Start its node again; nobody else needs it."
+        then = "Start its node again; nobody else needs it."
+    else:
+        planned = network.renew(folder, name)
+        noted(folder, "renew", planned, party=name)
+        certificate = (folder if name == "router" else folder / "parties") / name / "certificate.pem"
+        end = end_of(certificate)
+        then = (
+            f"Send it {certificate}, and every party its certificates.json ({', '.join(planned.parties)}); "
+            "neither is secret. Then it starts its node again."
         )
-    planned = network.renew(folder, name)
-    noted(folder, "renew", planned, party=name)
-    place = folder / "router" if name == "router" else folder / "parties" / name
-    end = end_of(place / "certificate.pem")
-    if as_json:
-        return print_json({"folder": str(folder), "name": name, "ends": end.isoformat()})
-    print(
-        f"Certificate of {name} until {end:%Y-%m-%d}. Send it {place / 'certificate.pem'}, and every party its "
-        f"certificates.json ({', '.join(planned.parties)}); neither is secret. Then it starts its node again."
-    )
+    facts = {"folder": str(folder), "name": name, "ends": end.isoformat()}
+    answer(facts, f"Certificate of {name} until {end:%Y-%m-%d}. {then}", as_json)
 
 
 COMMANDS = (request, rotate, consent, keys, renew)

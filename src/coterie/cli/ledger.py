@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie._rounding import left
-from coterie.cli._common import App, exits, print_json
+from coterie.cli._common import App, answer, exits, print_json
 from coterie.cli._shared import AsJson
 from coterie.reports.amounts import many
 
@@ -47,13 +47,10 @@ def verify(
     with exits():
         report = check(file, head)
         problems = list(report.problems)
-        if as_json:
-            print_json({"ok": not problems, "file": str(file), "rows": report.rows, "head": report.head,
-                        "head_given": head, "problems": problems})  # fmt: skip
-        elif not problems:
-            print(f"ok: {many(report.rows, 'row')} in an unbroken chain\nhead: {report.head}")
-        else:
-            print("\n".join(problems))
+        facts = {"ok": not problems, "file": str(file), "rows": report.rows, "head": report.head,
+                 "head_given": head, "problems": problems}  # fmt: skip
+        fine = f"ok: {many(report.rows, 'row')} in an unbroken chain\nhead: {report.head}"
+        answer(facts, "\n".join(problems) or fine, as_json)
         if problems:
             raise InputError(f"file={str(file)!r}: not in order. First: {problems[0]}")
 
@@ -71,9 +68,8 @@ def backup(
 
     with exits():
         head = recovery.backup(file, copy)
-        if as_json:
-            return print_json({"copy": str(copy), "rows": head.sequence, "head": head.hash})
-        print(f"{copy}: {many(head.sequence, 'row')}\nhead: {head.hash}")
+        words = f"{copy}: {many(head.sequence, 'row')}\nhead: {head.hash}"
+        answer({"copy": str(copy), "rows": head.sequence, "head": head.hash}, words, as_json)
 
 
 @app.command()
@@ -128,9 +124,8 @@ def write_off(
         run, spent = recovery.write_off(folder, agreement)
         own = party.read(folder)
         trail.record(own.folder, "write-off", ledger=own.ledger, run=run)
-        if as_json:
-            return print_json({"run": run, "spent": spent.to_json()})
-        print(f"run {run}: written off; it releases nothing any more\n{spent}")
+        words = f"run {run}: written off; it releases nothing any more\n{spent}"
+        answer({"run": run, "spent": spent.to_json()}, words, as_json)
 
 
 @app.command()

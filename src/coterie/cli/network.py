@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import App, exits, print_json
+from coterie.cli._common import App, answer, exits, print_json
 from coterie.cli._network_keys import COMMANDS, Folder
 from coterie.cli._network_words import tell
 from coterie.errors import InputError
@@ -164,10 +164,7 @@ def up(
         with stopping() as stop, local.started(folder, data, injected_seed) as network:
             watch(network, stop)
         outcome = network.outcome()
-        if as_json:
-            print_json(outcome)
-        else:
-            print(local.words(outcome))
+        answer(outcome, local.words(outcome), as_json)
         if not outcome["finished"] and not stop():
             raise InputError(f"{folder}: not every party finished. The last lines of each are above.")
 
@@ -246,12 +243,11 @@ def stop(
         from coterie.federation import control, party
 
         own = party.read(folder)
-        answer = control.ask(own.folder, "stop")
-        if "warning" in answer:
-            print(f"warning: {answer['warning']}", file=sys.stderr)
-        if as_json:
-            return print_json({"name": own.name, "stopped": True})
-        print(f"{own.name}: stopped. Start it again to go on; nothing is lost.")
+        told = control.ask(own.folder, "stop")
+        if "warning" in told:
+            print(f"warning: {told['warning']}", file=sys.stderr)
+        words = f"{own.name}: stopped. Start it again to go on; nothing is lost."
+        answer({"name": own.name, "stopped": True}, words, as_json)
 
 
 @app.command()
@@ -268,12 +264,12 @@ def forget(
         planned = forgetting.forget(own, owner)
         actions.record(own.folder, "forget", ledger=own.ledger, party=owner, run=planned.agreement.run)
         forgotten, present = sorted(planned.forgotten), set(planned.agreement.owners) - planned.forgotten
-        if as_json:
-            return print_json({"forgotten": forgotten, "present": sorted(present)})
-        print(
+        answer(
+            {"forgotten": forgotten, "present": sorted(present)},
             f"From its next start your party goes on without {', '.join(forgotten)}, with whoever decided the same: "
             f"{', '.join(sorted(present))} must each run this command, and start again. What {owner} released stays "
-            "in the model; it cannot come back into this run."
+            "in the model; it cannot come back into this run.",
+            as_json,
         )
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from coterie import _files
 from coterie.cli._cache import keep_compiled
 from coterie.errors import CoterieError, InputError
-from coterie.experiments import kept
 from coterie.ui.runs import CHECKPOINT, ENDING, EXPERIMENT, JOB, LOCK, LOG, PROGRESS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Noted:
     def write(self) -> None:
         """Write progress.json atomically."""
         self._written = time.monotonic()
-        kept.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
+        _files.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
 
     def tell(self, what: str, done: int, of: int) -> None:
         """Note the run's progress."""

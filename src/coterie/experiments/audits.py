@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie import _check
+from coterie import _check, _files
 from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
 from coterie.audit import whole
@@ -19,7 +19,7 @@ from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
 from coterie.evaluation.groups import groups_of
 from coterie.evaluation.selection import ballot_of
-from coterie.experiments import evaluating, kept
+from coterie.experiments import evaluating
 from coterie.experiments.experiment import Experiment, read_toml
 from coterie.experiments.settings import typed
 from coterie.experiments.training import ready
@@ -158,6 +158,6 @@ def write_finding(folder: Path, result: dict[str, Any], audited: Audited) -> Non
     }
     text = json.dumps(result | {"privacy": privacy}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     try:
-        kept.put(folder / "result.json", text.encode())
+        _files.put(folder / "result.json", text.encode())
     except OSError as error:
         raise InputError(f"run={str(folder)!r}: cannot be written ({error.strerror}).") from error

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from coterie.model.format import put
+from coterie import _files
 
 
 def digest(value: Any) -> str:
@@ -17,9 +17,9 @@ def digest(value: Any) -> str:
 
 
 def write(file: Path, held: dict[str, Any]) -> None:
-    """As `put`, with a checksum."""
+    """Write them; may raise OSError."""
     text = json.dumps(held | {"sha256": digest(held)}, allow_nan=False, ensure_ascii=False)
-    put(file, text.encode())
+    _files.put(file, text.encode())
 
 
 def read(file: Path) -> dict[str, Any] | None:

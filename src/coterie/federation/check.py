@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie._rounding import left, upper
-from coterie.accounting.ledger import forecast, terms_of
+from coterie.accounting.ledger import forecast, terms_for, terms_of
 from coterie.accounting.plans import pair_told, person_told
 from coterie.errors import BudgetError, CoterieError, InputError
 from coterie.federation import agreement as agreements
@@ -175,15 +175,8 @@ class Check:
         at = planned.agreement.owners.index(self.party.name)
         plan = charged_plan(self.party, planned)
         allowance = allowed(self.party, planned, at, plan)
-        outlook = forecast(
-            self.party.ledger,
-            planned.agreement.run,
-            plan.event(at),
-            data_hash=content,
-            epsilon=allowance.epsilon,
-            delta=allowance.delta,
-            relation=plan.relation,
-        )
+        wanted = terms_for(content, allowance.epsilon, allowance.delta, plan.relation)
+        outlook = forecast(self.party.ledger, planned.agreement.run, plan.event(at), wanted)
         after = outlook.after.epsilon
         releases = planned.messages(at) + len(planned.table_steps)
         self.facts |= {"cost": allowance.cost, "releases": releases, "charged": outlook.messages}

@@ -9,7 +9,6 @@ values: no parameter, no message's content, no path of a key.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from coterie import _files
 from coterie.federation.transport import greeting, wire
 from coterie.federation.transport.inbox import Inbox
 from coterie.federation.transport.lines import warning
@@ -287,10 +287,8 @@ class Driver:
         status = self._hooks.status
         if status is None:
             return
-        draft = status.with_name(f".{status.name}.draft")
         try:
-            draft.write_text(json.dumps(snapshot))
-            os.replace(draft, status)
+            _files.put(status, json.dumps(snapshot).encode())
         except OSError as error:
             self._log(warning(f"status not written: {error.strerror}"))
 

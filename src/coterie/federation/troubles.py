@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from coterie.federation.party import Party
 from coterie.federation.transport import keeping, trust
-from coterie.federation.transport.address import resolves
+from coterie.federation.transport.address import unresolved
 from coterie.federation.transport.lines import Log, warning
 
 WARNING = dt.timedelta(days=30)  # before a certificate ends
@@ -69,7 +69,7 @@ def ending(ends: Ends, now: dt.datetime) -> list[str]:
 
 def unknown(dialled: Mapping[str, str]) -> list[str]:
     """Hosts to dial whose names do not resolve, in words."""
-    lost = [(name, address) for name, address in dialled.items() if not resolves(address)]
+    lost = [(name, address) for name, address in dialled.items() if unresolved(address)]
     return [
         f"the address of {name}, {address}: the host name does not resolve; it is tried again. Is it spelt rightly?"
         for name, address in lost

@@ -318,7 +318,9 @@ class Ledger:
         )
 
 
-def terms_for(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> LedgerTerms:
+def terms_for(
+    data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int = 1
+) -> LedgerTerms:
     """What a new ledger would be created with; InputError where it makes no sense."""
     if not re.fullmatch("[0-9a-f]{64}", data_hash):
         raise InputError(f"data_hash={data_hash!r}: must be 64 hexadecimal digits, as data_hash() computes.")

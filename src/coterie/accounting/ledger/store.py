@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from coterie import _files
 from coterie.accounting.ledger.chain import SCHEMA, Head, LedgerRow, LedgerTerms, sha256
 from coterie.errors import InputError, LedgerError
 
@@ -42,7 +43,7 @@ def only_writer(path: Path) -> Iterator[int]:
     """
     import fcntl
 
-    with _files(path):
+    with _in_one_line(path):
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -66,7 +67,7 @@ def note(descriptor: int, head: Head) -> None:
 
 def first_note(path: Path, descriptor: int, head: Head) -> None:
     """As `note`, on opening the file: later notes overwrite this one and need no more room."""
-    with _files(path):
+    with _in_one_line(path):
         note(descriptor, head)
 
 
@@ -100,7 +101,7 @@ def create(path: Path, terms: LedgerTerms) -> None:
     if log.exists() and log.stat().st_size:  # SQLite would read old rows from it into the new file
         raise InputError(f"ledger={str(path)!r}: missing, but its log {log.name} is there. Restore both.")
     draft = Path(f"{path}.new")
-    with _files(path):
+    with _in_one_line(path):
         with _anew(draft) as connection:
             _configure(connection)
             connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
@@ -109,14 +110,14 @@ def create(path: Path, terms: LedgerTerms) -> None:
             connection.execute("INSERT INTO terms VALUES (0, ?)", (text,))
             connection.execute("INSERT INTO head VALUES (0, 0, ?)", (sha256(text),))
             connection.execute("COMMIT")
-        _sync(draft)
+        _files.sync(draft)
         os.rename(draft, path)
-        _sync(path.parent)
+        _files.sync(path.parent)
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
     """A connection for the holder of the lock; InputError where the file is no ledger."""
-    with _files(path):
+    with _in_one_line(path):
         connection = _connect(path, "mode=rw")
         try:
             _recognise(connection, path)  # first: configuring writes to the file, whosever it is
@@ -139,7 +140,7 @@ def there(path: Path) -> None:
 def reader(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of the file, also while its owner writes; never creates or changes a ledger."""
     there(path)
-    with _files(path), closing(_connect(path, _how_to_read(path))) as connection:
+    with _in_one_line(path), closing(_connect(path, _how_to_read(path))) as connection:
         _recognise(connection, path)
         connection.execute("BEGIN")
         yield connection
@@ -212,19 +213,19 @@ def parts_of(connection: sqlite3.Connection, run: str) -> dict[tuple[str, int], 
 
 def copied(source: sqlite3.Connection, path: Path) -> None:
     """What a connection sees, as one file without a log beside it, on the disk; readable by its owner alone."""
-    with _files(path):
+    with _in_one_line(path):
         with _anew(path) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")
-        _sync(path)
+        _files.sync(path)
 
 
 def replace(draft: Path, path: Path) -> None:
     """Put a finished file in a ledger's place, with nothing of what was there before beside it."""
-    with _files(path):
+    with _in_one_line(path):
         _without_logs(path)
         os.replace(draft, path)
-        _sync(path.parent)
+        _files.sync(path.parent)
 
 
 def append(connection: sqlite3.Connection, row: LedgerRow, message: bytes | None) -> None:
@@ -264,7 +265,7 @@ def damage(connection: sqlite3.Connection) -> str | None:
 
 
 @contextmanager
-def _files(path: Path) -> Iterator[None]:
+def _in_one_line(path: Path) -> Iterator[None]:
     """SQLite's and the system's complaints as one line of InputError."""
     try:
         yield
@@ -322,11 +323,3 @@ def _only(connection: sqlite3.Connection, query: str) -> tuple:
     if row is None:
         raise sqlite3.DatabaseError("its terms or its head were removed")
     return row
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

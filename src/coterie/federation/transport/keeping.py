@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from coterie import _files
 from coterie.errors import InputError
 
 
@@ -54,27 +53,14 @@ def refuse_existing(folder: Path, names: Iterable[str]) -> None:
 def replace(path: Path, content: bytes) -> None:
     """Put a file in place whole. It is readable by its owner alone from its first byte on."""
     try:
-        _put(path, content, 0o600)
+        _files.put(path, content, mode=0o600, durable=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 def put(path: Path, text: str) -> None:
     """Put a file in place whole; nothing in it is secret, so the system's usual mode applies."""
-    _put(path, text.encode(), 0o666)
-
-
-def _put(path: Path, content: bytes, mode: int) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        draft.unlink(missing_ok=True)
-        with open(draft, "xb", opener=partial(os.open, mode=mode)) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    _files.put(path, text.encode(), durable=True)
 
 
 @contextmanager

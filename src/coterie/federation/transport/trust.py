@@ -55,6 +55,14 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
 
 
+_Extension = tuple[x509.ExtensionType, bool]
+
+
+class _Signer(NamedTuple):
+    name: x509.Name
+    key: EllipticCurvePrivateKey
+
+
 class Identity(NamedTuple):
     """A party's files. All but the private key are public."""
 
@@ -77,10 +85,9 @@ def create_authority(folder: Path) -> Path:
     """Make a certificate authority in `folder`, whose key never travels; return its certificate's path."""
     key = new_key()
     own = subject("coterie authority")
-    usage = _usage(key_cert_sign=True, crl_sign=True)
-    builder = _builder(own, own, key.public_key(), _AUTHORITY_DAYS)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    certificate = _signed(builder.add_extension(usage, critical=True), key)
+    signs = _usage(key_cert_sign=True, crl_sign=True)
+    extensions = ((x509.BasicConstraints(ca=True, path_length=0), True), (signs, True))
+    certificate = _signed(own, key.public_key(), _AUTHORITY_DAYS, extensions, _Signer(own, key))
     keeping.write_new(folder, {AUTHORITY_KEY: secret(key), AUTHORITY: certificate})
     return folder / AUTHORITY
 
@@ -91,16 +98,12 @@ def issue(authority: Path, name: str, addresses: Sequence[str], folder: Path, pu
     `addresses` are the host names and IP addresses under which other parties dial it; none if nobody does. `public`:
     the key that the party made at home (`requests`); without it, one is made here and its secret lies in the folder.
     """
-    checked_name(name)
-    _refuse_revoked(authority, name)
-    hosts = _alternative_names(addresses)
-    signer, signing = _open_authority(authority)
-    files = {}
+    hosts, files = _alternative_names(addresses), {}
     if public is None:
         key = new_key()
         public, files[PRIVATE_KEY] = key.public_key(), secret(key)
-    builder = _party(_builder(subject(name), signer.subject, public, _PARTY_DAYS), signer, hosts)
-    files |= {CERTIFICATE: _signed(builder, signing), AUTHORITY: (authority / AUTHORITY).read_bytes()}
+    files |= {CERTIFICATE: _of_party(authority, name, public, hosts)}
+    files |= {AUTHORITY: (authority / AUTHORITY).read_bytes()}
     keeping.write_new(folder, files)
     return files_of(name, folder)
 
@@ -134,14 +137,11 @@ def renew(authority: Path, name: str, folder: Path, public: Any = None) -> None:
 
     `public`: another key in place of that one.
     """
-    _refuse_revoked(authority, checked_name(name))
     old = certificate_in(folder / CERTIFICATE)
-    signer, signing = _open_authority(authority)
     _refuse_another(folder / CERTIFICATE, old, name)
     named = [extension.value for extension in old.extensions]
     hosts = [host for hosts in named if isinstance(hosts, x509.SubjectAlternativeName) for host in hosts]
-    builder = _builder(subject(name), signer.subject, public or old.public_key(), _PARTY_DAYS)
-    keeping.replace(folder / CERTIFICATE, _signed(_party(builder, signer, hosts), signing))
+    keeping.replace(folder / CERTIFICATE, _of_party(authority, name, public or old.public_key(), hosts))
 
 
 def replace_authority(authority: Path, retired: Path) -> None:
@@ -198,34 +198,31 @@ def subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: Any, days: int) -> x509.CertificateBuilder:
-    """A certificate to be signed; `key`: the public key."""
+def _signed(whose: x509.Name, public: Any, days: int, extensions: Sequence[_Extension], by: _Signer) -> bytes:
+    """A certificate that begins now; an extension beside `True` must be understood by whoever reads it."""
     now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + dt.timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    builder = x509.CertificateBuilder(
+        by.name, whose, public, x509.random_serial_number(), now - _SKEW, now + dt.timedelta(days=days)
     )
+    for extension, critical in ((x509.SubjectKeyIdentifier.from_public_key(public), False), *extensions):
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(by.key, SHA256()).public_bytes(Encoding.PEM)
 
 
-def _party(
-    builder: x509.CertificateBuilder, signer: x509.Certificate, hosts: list[x509.GeneralName]
-) -> x509.CertificateBuilder:
-
+def _of_party(authority: Path, name: str, public: Any, hosts: list[x509.GeneralName]) -> bytes:
+    """A party's certificate; it is revoked by its name, and lets nobody sign."""
+    _refuse_revoked(authority, checked_name(name))
+    signer, key = _open_authority(authority)
     above = signer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    link = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(above)
-    builder = (
-        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([Use.CLIENT_AUTH, Use.SERVER_AUTH]), critical=False)
-        .add_extension(link, critical=False)
-    )
-    return builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False) if hosts else builder
+    extensions: list[_Extension] = [
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(digital_signature=True), True),
+        (x509.ExtendedKeyUsage([Use.CLIENT_AUTH, Use.SERVER_AUTH]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(above), False),
+    ]
+    if hosts:
+        extensions.append((x509.SubjectAlternativeName(hosts), False))
+    return _signed(subject(name), public, _PARTY_DAYS, extensions, _Signer(signer.subject, key))
 
 
 def _usage(**wanted: bool) -> x509.KeyUsage:
@@ -234,10 +231,6 @@ def _usage(**wanted: bool) -> x509.KeyUsage:
         "crl_sign encipher_only decipher_only"
     )
     return x509.KeyUsage(**dict.fromkeys(uses.split(), False) | wanted)
-
-
-def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:
-    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
 
 
 def secret(key: EllipticCurvePrivateKey) -> bytes:

@@ -310,7 +310,7 @@ def _explain(config: Mapping[str, Any], proxy: str | None, error: Exception) -> 
     if config["mode"] == "client":
         address = config["connect"]["endpoints"][0]
         first, what = (address.removeprefix("tls/"), "router") if proxy is None else (proxy, "proxy")
-        if not addresses.resolves(first):
+        if addresses.unresolved(first):
             return f"{what}={first}: the host name does not resolve. Correct it, or ask who keeps its names."
         return f"router={address}: no answer; is it running, with this agreement? ({reason})"
     where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
