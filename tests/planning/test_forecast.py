@@ -7,8 +7,7 @@ import pytest
 
 from coterie.accounting.plans import certificates_of
 from coterie.errors import InputError
-from coterie.planning import clipping
-from coterie.planning.candidates import candidates
+from coterie.planning.candidates import bias_of, candidates
 from coterie.planning.constants import assumed, from_public_rows, gap_of, loss_at_zero, quadratic, scenarios
 from coterie.planning.dynamics import Quadratic, descent, dual_averaging, excess
 from coterie.planning.public import Consortium, problem_for
@@ -89,7 +88,7 @@ def test_public_rows_give_the_spectrum():
 
 def test_clipping_costs_more_the_lower_it_is():
     shares = [1.0, 0.9, 0.75, 0.5, 0.25]
-    costs = [clipping.bias(share) for share in shares]
+    costs = [bias_of(share) for share in shares]
     assert costs == sorted(costs)
     assert costs[0] == 0.0
 
