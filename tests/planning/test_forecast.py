@@ -61,7 +61,7 @@ def test_descent_is_exact():
 
 
 def test_a_long_noiseless_run_arrives():
-    found = excess(PROBLEM, dual_averaging(PROBLEM, np.array([1.0]), 3000, True), 0.0)
+    found = excess(PROBLEM, dual_averaging(PROBLEM, np.array([1.0]), 3000), 0.0)
     assert found.total[0] < 1e-4 * PROBLEM.gap
 
 
