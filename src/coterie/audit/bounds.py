@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie import _check
+from coterie.accounting.gaussian import epsilon_of
 from coterie.errors import InputError
-from coterie.relations import ADD_OR_REMOVE_ONE
 
 CHOOSING = 0.25  # part of the games on which the threshold is chosen; the rest decide
 _CANDIDATES = 400  # thresholds that are compared on the choosing games
@@ -60,7 +60,8 @@ def gaussian(without: np.ndarray, with_: np.ndarray, *, delta: float, confidence
     chosen, judged = _split(without, with_, delta, confidence)
     rule = _best_rule(chosen, _mu, confidence)
     mu = _mu(_rates(judged, rule, confidence))
-    return _gaussian_epsilon(mu, delta) if mu > 0 else 0.0
+    # That of a release whose noise is 1/μ times what a record moves.
+    return epsilon_of(1 / mu, delta) if mu > 0 else 0.0
 
 
 def one_run(
@@ -160,14 +161,3 @@ def _mu(rates: Rates) -> float:
 
     inside = 0 < rates.right < 1 and 0 < rates.wrong < 1
     return float(ndtri(rates.right) - ndtri(rates.wrong)) if inside else -math.inf
-
-
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """ε of a μ-Gaussian private mechanism at δ: that of a release whose noise is 1/μ times its sensitivity."""
-    from dp_accounting import GaussianDpEvent
-
-    from coterie.accounting import certify
-
-    if delta == 0:
-        return math.inf
-    return certify(GaussianDpEvent(1 / mu), delta=delta, relation=ADD_OR_REMOVE_ONE).epsilon

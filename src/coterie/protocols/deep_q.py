@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 POLICIES = ("q", "coin", "global", "local")
-QUIETER = (
-    3.0  # a released loss has this many times the relative noise of a model: 5 % of the model's precision
-)
+# A released loss has this many times the relative noise of a model: 5 % of the model's precision.
+QUIETER = 3.0
 _HAIR = 2.0**-10  # of a unit's norm: more than `places.norms` may add to it for rounding
 _LOSS_SPAN = 2.0  # losses are bounded at this many times a record's loss at score 0
 

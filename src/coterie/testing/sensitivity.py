@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,11 @@ class Shift(NamedTuple):
 
     allowed: float
     measured: float
+
+
+_Held: TypeAlias = tuple[
+    np.ndarray, ...
+]  # an owner's features and targets; of units also how many records each has
 
 
 class _Pair(NamedTuple):
@@ -115,30 +120,24 @@ def _pair(
     scale: float,
     there: tuple[bool, bool] = (True, True),
 ) -> _Pair:
-    """Two data sets that differ in one record of the first batch: far away on two sides, mislabelled, not finite.
+    """Two data sets that differ in one record, or unit, of the first batch: far away on two sides, mislabelled, not
+    finite.
 
-    `there`: whether the mask has that record, in each of the two.
+    `there`: whether the mask has that record, in each of the two. Either may be the one whose unit has many records.
     """
-    plan = program.plan
-    if records.within is not None:
-        return _pair_of_units(program, records, turns, rng, scale, there)
-    x, y = records.of(OWNER)
-    drawn = [_drawn(plan, len(y), turn, rng) for turn in range(turns)]
+    held = records.rows(OWNER)
+    drawn = [_drawn(program.plan, len(held[0]), turn, rng) for turn in range(turns)]
     row = int(drawn[0][0][np.argmax(drawn[0][1] > 0)])
-    first, second = (x.copy(), y.copy()), (x.copy(), y.copy())
-    flipped = bool(rng.integers(2))
-    with np.errstate(invalid="ignore"):
-        first[0][row] = x[row] * (scale if math.isfinite(scale) else 1.0)
-        second[0][row] = x[row] * (scale if flipped else -scale)
-    if flipped:
-        second[1][row] = _mislabelled(y[row])
     times = sum(bool(np.any((positions == row) & (mask > 0))) for positions, mask in drawn)
-
+    apart = _units_apart if len(held) > 2 else _records_apart
+    first, second = apart(held, row, rng, scale)
+    if len(held) > 2 and there[1] and not rng.integers(2):
+        first, second = second, first
     return _Pair(_batches(first, drawn, row, there[0]), _batches(second, drawn, row, there[1]), times)
 
 
 def _batches(
-    held: tuple[np.ndarray, ...], drawn: list[tuple[np.ndarray, np.ndarray]], row: int, there: bool
+    held: _Held, drawn: list[tuple[np.ndarray, np.ndarray]], row: int, there: bool
 ) -> tuple[Batch, ...]:
     """What was drawn of an owner's records at each turn, with the row in the masks or not."""
     batches = []
@@ -149,26 +148,28 @@ def _batches(
     return tuple(batches)
 
 
-def _pair_of_units(
-    program: Program,
-    records: Shards,
-    turns: int,
-    rng: np.random.Generator,
-    scale: float,
-    there: tuple[bool, bool],
-) -> _Pair:
-    """Two data sets that differ in one unit of the first batch: of one record, and of as many as the cap allows.
+def _records_apart(held: _Held, row: int, rng: np.random.Generator, scale: float) -> tuple[_Held, _Held]:
+    """Two data sets that differ in one record."""
+    (x, y), first, second = held, _copied(held), _copied(held)
+    flipped = bool(rng.integers(2))
+    with np.errstate(invalid="ignore"):
+        first[0][row] = x[row] * (scale if math.isfinite(scale) else 1.0)
+        second[0][row] = x[row] * (scale if flipped else -scale)
+    if flipped:
+        second[1][row] = _mislabelled(y[row])
+    return first, second
+
+
+def _units_apart(held: _Held, row: int, rng: np.random.Generator, scale: float) -> tuple[_Held, _Held]:
+    """Two data sets that differ in one unit: of one record, and of as many as the cap allows.
 
     Those are the record again and again, on the other side, mislabelled or in pairs that cancel; far away, and one of
-    them not finite. So is the single one far away, and either of the two data sets may be the one with many.
+    them not finite. So is the single one far away.
     """
-    x, y, within = records.rows(OWNER)
-    drawn = [_drawn(program.plan, len(y), turn, rng) for turn in range(turns)]
-    row = int(drawn[0][0][np.argmax(drawn[0][1] > 0)])
-    most, far = y.shape[1], scale if math.isfinite(scale) else 1e6
-    alone, crowd = (tuple(column.copy() for column in (x, y, within)) for _ in range(2))
-    alone[0][row], alone[1][row], alone[2][row] = far * x[row, :1], y[row, :1], 1
-    crowd[0][row], crowd[1][row], crowd[2][row] = far * x[row, :1], y[row, :1], most
+    (x, y, _), alone, crowd = held, _copied(held), _copied(held)
+    far = scale if math.isfinite(scale) else 1e6
+    for unit, records in ((alone, 1), (crowd, y.shape[1])):
+        unit[0][row], unit[1][row], unit[2][row] = far * x[row, :1], y[row, :1], records
     way = rng.integers(4)
     if way == 1:
         crowd[0][row] *= -1
@@ -178,9 +179,11 @@ def _pair_of_units(
         crowd[0][row, 1::2] *= -1
     if not math.isfinite(scale):
         crowd[0][row, -1] = np.inf
-    times = sum(bool(np.any((positions == row) & (mask > 0))) for positions, mask in drawn)
-    first, second = (alone, crowd) if rng.integers(2) or not there[1] else (crowd, alone)
-    return _Pair(_batches(first, drawn, row, there[0]), _batches(second, drawn, row, there[1]), times)
+    return alone, crowd
+
+
+def _copied(held: _Held) -> _Held:
+    return tuple(column.copy() for column in held)
 
 
 def _mislabelled(label: np.generic) -> float:
