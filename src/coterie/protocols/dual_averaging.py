@@ -103,7 +103,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         ),
         params=task.params,
         schedule=plan.releases[0] - (0 if shared is None else shared.spare),
-        claim=_claim(task, plan),
+        claim=_claim(task, plan, certified),
         aggregate=None if shared is None else np.ones(task.owners),
     )
 
@@ -212,15 +212,14 @@ def _variance(task: Task, plan: ReleasePlan, settings: Settings) -> float:
     return task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
 
 
-def _claim(task: Task, plan: ReleasePlan) -> Claim:
+def _claim(task: Task, plan: ReleasePlan, certified: bool) -> Claim:
     """Theorem 1 solved for ε, with the noise that is really added to the mean gradient."""
     if plan.noise.spread == 0:
         return stated(task, None, SOURCE, "no noise: the theorem does not speak of it")
     # The theorem divides by the smallest owner's q; where owners' noises differ, each is read with its own.
-    sampled = isinstance(plan.sampler, FixedSize)
     factor, smallest = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta)), min(task.sizes)
     epsilon = max(
-        factor * plan.sampler.expected(size) / (z * (smallest if sampled else size))
+        factor * plan.sampler.expected(size) / (z * (size if certified else smallest))
         for z, size in zip(plan.noise_multiplier, plan.sizes)
     )
     covered = epsilon <= 1 and task.delta <= 1 / 3

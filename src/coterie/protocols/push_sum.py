@@ -158,7 +158,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     return Program(
         functions=functions(task.problem, policy, settings.batch > 1 and not tuned, tuned),
         plan=plan,
-        numbers=_numbers(task, settings, plan, policy),
+        numbers=_numbers(task, settings, plan, policy, tuned),
         params=task.params,
         schedule=plan.releases[0],
         claim=_claim(task, plan, policy),
@@ -329,8 +329,7 @@ def _share(task: Task, settings: Settings) -> np.ndarray:
     return task.owners * _masked.weights(task, _masked.exposed(together, task.owners))
 
 
-def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:
-    tuned = not isinstance(plan.sampler, FixedSize)
+def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy, tuned: bool) -> Numbers:
     share = _share(task, settings) if tuned else np.ones(task.owners)
     counts = np.array([plan.sampler.expected(size) for size in task.sizes])
     weight = share / counts if tuned else share  # as published: one record's gradient, or a batch's mean

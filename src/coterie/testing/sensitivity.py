@@ -18,6 +18,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from coterie._types import Array, PyTree
+from coterie.accounting.atoms import flatten
 from coterie.engines.owners import context_of, flat
 from coterie.mechanisms import ReleasePlan
 from coterie.program import Batch, Program, Rounds, Shards
@@ -87,7 +88,7 @@ def charged(program: Program, times: int) -> float:
     releases = times * plan.releases[OWNER] / messages_of(program, OWNER)
     total = releases * (step / faced[OWNER]) ** norm
     if plan.extra is not None:
-        total += _gaussians(plan.extra[OWNER]) * step**2
+        total += flatten(plan.extra[OWNER]).precision * step**2
     return total ** (1 / norm)
 
 
@@ -95,17 +96,6 @@ def messages_of(program: Program, owner: int) -> int:
     """How many messages an owner may send: all its releases, or one for all of them where steps are taken at home."""
     at_home = isinstance(program.functions, Rounds) and int(program.schedule) == 1
     return 1 if at_home else program.plan.releases[owner]
-
-
-def _gaussians(event: Any) -> float:
-    """Σ 1/z² over the Gaussians of an event."""
-    import dp_accounting as dp
-
-    if isinstance(event, dp.GaussianDpEvent):
-        return 1 / event.noise_multiplier**2
-    if isinstance(event, dp.SelfComposedDpEvent):
-        return event.count * _gaussians(event.event)
-    return sum(map(_gaussians, event.events)) if isinstance(event, dp.ComposedDpEvent) else 0.0
 
 
 def _normal(rng: np.random.Generator, far: float, leaf: Array) -> Array:
