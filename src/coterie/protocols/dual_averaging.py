@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,16 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols import _dual, _masked
 from coterie.protocols._dual import Pace, Public, Variant
-from coterie.protocols.task import Calibration, Task, calibrated, per_owner, plan_of, sampler_for, stated
+from coterie.protocols.task import (
+    Calibration,
+    ProtocolSettings,
+    Task,
+    calibrated,
+    per_owner,
+    plan_of,
+    sampler_for,
+    stated,
+)
 from coterie.topologies import check_gossip
 
 SOURCE = "Liu, Johansson & Shi 2022, Theorem 1"
@@ -42,7 +51,7 @@ GAMMA = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ProtocolSettings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     variant: Variant | None = None  # None: liu, or accelerated where certified and the loss is smooth
@@ -82,7 +91,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         check_gossip(task.topology)
     smooth = math.isfinite(task.problem.loss.smoothness)
     variant = settings.variant or ("accelerated" if certified and smooth else "liu")
-    _check.one_of("variant", variant, get_args(Variant))
     plan, pace = _tuned(task, settings, variant) if certified else _published(task, settings, variant)
     if calibration == "noiseless":
         plan = replace(plan, noise=NoNoise())
@@ -194,7 +202,6 @@ def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
     gradient, where s is the noise of a whole run's budget spent at once. By records: n. Where owners have their noise
     together, precision is what `_masked.weights` fills up.
     """
-    _check.one_of("weights", settings.weights, ("precision", "records"))
     together = _masked.together_of(task, settings)
     if together is not None and settings.weights == "precision":
         return _masked.weights(task, _masked.exposed(together, task.owners))

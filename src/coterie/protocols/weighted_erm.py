@@ -88,8 +88,6 @@ def published_multipliers(sizes: Sequence[float], epsilon: float, delta: float) 
 def _filled(settings: Settings, task: Task, calibration: Calibration) -> Settings:
     paper, relation = calibration == "paper", named(settings.relation)
     settings = _erm_noise.filled(settings, task, calibration)
-    _check.one_of("shares", settings.shares, ("even", "records"))
-    _check.one_of("weights", settings.weights or "records", ("records", "precision"))
     _check.probability("weight_share", settings.weight_share)
     if settings.weights == "precision" and (
         paper or not relation.sizes_are_public or settings.view != "untrusted"
