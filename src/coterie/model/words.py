@@ -16,7 +16,7 @@ from coterie.model.description import Description
 from coterie.model.predictor import TrainedModel
 from coterie.model.weights import Weight, largest
 from coterie.problems.datasets.dates import day
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
+from coterie.problems.fields import Category, Days, Field, Flag, Parts
 from coterie.problems.metrics import METRICS
 from coterie.units import counted, several, told_owners
 
@@ -165,8 +165,7 @@ def _make(model: TrainedModel) -> str:
 
 
 def _field(field: Field) -> str:
-    missing = field.missing
-    return _holds(field) + (f"; may be empty ({missing})" if missing else "")
+    return _holds(field) + (f"; may be empty ({field.missing})" if field.missing else "")
 
 
 def _holds(field: Field) -> str:
@@ -179,8 +178,7 @@ def _holds(field: Field) -> str:
     if isinstance(field, Days):
         ends = f"{day(field, field.low)} to {day(field, field.high)}"
         return f"a date from {ends}, written as {field.written}, in days since {field.origin}"
-    low, high = (field.edges[0], field.edges[-1]) if isinstance(field, Binned) else (field.low, field.high)
-    return f"a number from {low:g} to {high:g}" + (f" {field.unit}" if field.unit else "")
+    return f"a number from {field.low:g} to {field.high:g}" + (f" {field.unit}" if field.unit else "")
 
 
 def _some_columns(description: Description) -> str:

@@ -20,7 +20,6 @@ from coterie.problems.datasets.declared import Declared
 from coterie.problems.datasets.frames import Frame, empty_cell, first_row, numbers, texts
 from coterie.problems.fields import (
     MARKED,
-    Binned,
     Category,
     Days,
     Feature,
@@ -99,8 +98,7 @@ def _values(column: Frame, field: Field) -> tuple[np.ndarray, list[Outside]]:
         becomes = flag_numbers(field) if isinstance(field, Flag) else np.array([*listed, _UNLISTED], object)
         return becomes[codes], [_unlisted(field.name, listed, words, codes)]
     values = numbers(column)
-    low, high = (field.edges[0], field.edges[-1]) if isinstance(field, Binned) else (field.low, field.high)
-    return values, [out_of_range(field.name, values, low, high)]
+    return values, [out_of_range(field.name, values, field.low, field.high)]
 
 
 def _dates(column: Frame, field: Days | Parts) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from coterie.problems.datasets.dates import day
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
+from coterie.problems.fields import Category, Days, Field, Flag, Parts
 
 
 def stand_in(field: Field) -> Any:
@@ -19,7 +19,7 @@ def stand_in(field: Field) -> Any:
         return field.true[0]
     if isinstance(field, (Days, Parts)):
         return date.fromisoformat(day(field, field.low) if isinstance(field, Days) else "1970-01-01")
-    return field.edges[0] if isinstance(field, Binned) else field.low
+    return field.low
 
 
 def nothing(field: Field) -> Any:
