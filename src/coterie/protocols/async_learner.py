@@ -46,6 +46,7 @@ from coterie.errors import InputError
 from coterie.mechanisms import FullBatch, Laplace, Noise, NoNoise, ReleasePlan
 from coterie.mechanisms.distributions import named
 from coterie.mechanisms.noise import noised
+from coterie.problems.losses import squared
 from coterie.problems.moments import Moments, gradient_sum, moments
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
@@ -354,7 +355,7 @@ def _check_once(task: Task, settings: Settings) -> None:
     """Weights that hold for all of Θ need a linear model, the squared loss, and a start within Θ."""
     if settings.clip == "visit":
         return
-    if not (task.problem.model.is_linear and task.problem.loss.name == "squared"):
+    if not (task.problem.model.is_linear and task.problem.loss is squared()):
         raise InputError(
             f"clip='once': for the squared loss of a linear model, not {task.problem.loss.name!r} of "
             f"{task.problem.model.name!r}. Use clip='visit'."
