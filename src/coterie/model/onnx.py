@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.model.description import KINDS
+from coterie.model.description import LAYERS
 from coterie.model.onnx_graph import Graph, apply
 from coterie.model.predictor import TrainedModel
 from coterie.problems.datasets import encoded_names
@@ -123,16 +123,17 @@ def _full(graph: Graph, field: Field) -> str:
 
 def _scores(graph: Graph, model: TrainedModel, x: str) -> str:
     kind = model.description.kind
-    if kind not in KINDS:
+    if kind not in LAYERS:
         raise InputError(
             f"model={kind!r}: is not part of coterie, so that no ONNX is known for it. Use predict."
         )
     params = {name: graph.hold(leaf) for name, leaf in model.params.items()}
-    if kind == "linear":
-        return graph("MatMul", x, params["weights"])
-    bend = {"tanh": "Tanh", "relu": "Relu"}[model.description.activation or ""]
-    hidden = graph(bend, graph("Add", graph("MatMul", x, params["w1"]), params["b1"]))
-    return graph("Add", graph("MatMul", hidden, params["w2"]), params["b2"])
+    for at, (weights, constants) in enumerate(LAYERS[kind]):
+        if at:
+            x = graph({"tanh": "Tanh", "relu": "Relu"}[model.description.activation or ""], x)
+        x = graph("MatMul", x, params[weights])
+        x = x if constants is None else graph("Add", x, params[constants])
+    return x
 
 
 def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
