@@ -13,7 +13,7 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.model.description import Description
 from coterie.problems.datasets import encode
-from coterie.problems.datasets.cells import flag_numbers, nothing, stand_in
+from coterie.problems.datasets.cells import finder, flag_numbers, nothing, stand_in
 from coterie.problems.datasets.dates import dates_of, day, days_since
 from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
 
@@ -130,22 +130,15 @@ def _flat(name: str, column: Any) -> np.ndarray:
 
 def _places(name: str, values: np.ndarray, known: Sequence[str], what: str) -> np.ndarray:
     """Each value's position in a declared list, by its text or as the same number (1, 1.0 and 01)."""
-    exact = {word: at for at, word in enumerate(known)}
-    loose = {_canonical(word): at for word, at in exact.items()}
-    places = []
+    find, places = finder(known), []
     for row, value in enumerate(values.tolist(), 1):
         if _missing(value):
             raise InputError(f"column {name!r}: row {row} is empty. Fill in or remove such rows.")
-        place = exact.get(str(value), loose.get(_canonical(value)))
-        if place is None:
+        place = find(str(value))
+        if place < 0:
             raise InputError(f"column {name!r}: row {row} is none of {what}: {_few(known)}. Correct it.")
         places.append(place)
     return np.array(places, int)
-
-
-def _canonical(value: Any) -> str:
-    number = np.nan if isinstance(value, bool) else _number(value)
-    return f"number {number!r}" if np.isfinite(number) else str(value)
 
 
 def _images(description: Description, rows: Rows) -> np.ndarray:
