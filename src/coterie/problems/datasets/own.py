@@ -75,12 +75,7 @@ def load_file(
         raise InputError(
             f"target=None: name the column of {path} that is to be learnt (--target, or target in a columns file)."
         )
-    text = {
-        *declaration.texts,
-        *([owner] if owner else []),
-        *([] if declaration.range else [declaration.target]),
-    }
-    text |= set(persons.texts_of(unit, declaration))
+    text = persons.texts_of(unit, declaration) | ({owner} if owner else set())
     return table_of(read_frame(path, text), path.name, declaration, owner, unit=unit)
 
 
