@@ -146,7 +146,7 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
         wide = graph("Cast", scores, to=11)
         scaled = graph("Mul", graph("Add", wide, _double(graph, 1)), _double(graph, half))
         output = _free("prediction", description.names)
-        graph.named("Add", scaled, _double(graph, description.range[0]), output=output)
+        graph("Add", scaled, _double(graph, description.range[0]), output=output)
         return [helper.make_tensor_value_info(output, TensorProto.DOUBLE, ["rows", 1])]
     if description.task == "binary":
         chosen = graph("Cast", graph("Greater", scores, graph.hold(description.decision.cut)), to=7)
@@ -154,7 +154,7 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
     else:
         chosen = graph("ArgMax", scores, axis=1, keepdims=0)
     places, decided = list(range(len(description.classes))), _free("label", description.names)
-    graph.named(
+    graph(
         "LabelEncoder",
         chosen,
         output=decided,
@@ -167,20 +167,20 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
     if model.has_probabilities:
         _probabilities(graph, description.loss, description.outputs, scores, name)
     else:
-        graph.named("Identity", scores, output=name)
+        graph("Identity", scores, output=name)
     label = helper.make_tensor_value_info(decided, TensorProto.STRING, ["rows"])
     return [label, helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", width])]
 
 
 def _probabilities(graph: Graph, loss: str, outputs: int, scores: str, output: str) -> None:
     if loss == "softmax":
-        graph.named("Softmax", scores, output=output, axis=1)
+        graph("Softmax", scores, output=output, axis=1)
     elif outputs == 1:
         negative = graph("Sigmoid", graph("Neg", scores))
-        graph.named("Concat", negative, graph("Sigmoid", scores), output=output, axis=1)
+        graph("Concat", negative, graph("Sigmoid", scores), output=output, axis=1)
     else:
         shares = graph("Sigmoid", scores)
-        graph.named("Div", shares, graph("ReduceSum", shares, graph.whole(1), keepdims=1), output=output)
+        graph("Div", shares, graph("ReduceSum", shares, graph.whole(1), keepdims=1), output=output)
 
 
 def _facts(model: TrainedModel, digest: str) -> dict[str, str]:
