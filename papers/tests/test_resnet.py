@@ -120,7 +120,7 @@ def test_half_precision_comes_close_and_its_gradients_are_float32() -> None:
 
 def test_clipping_records_one_by_one_and_as_a_whole() -> None:
     params, rows = START, images(5)
-    free = jax.jit(lambda: clipped(PROBLEM, params, rows, np.inf, microbatch=2))()
+    free = jax.jit(lambda: clipped(PROBLEM._replace(microbatch=2), params, rows, np.inf))()
     together = jax.jit(lambda clip: clipped_mean(PROBLEM, params, rows, clip))
     mean = together(np.inf)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a / 5, b, atol=1e-5), free.total, mean.total)

@@ -126,7 +126,8 @@ def test_owners_sums_are_those_of_formed_gradients(monkeypatch: pytest.MonkeyPat
     params, bound = jax.tree.map(lambda leaf: jnp.stack([leaf, 0.8 * leaf]), START), 2.3
     found, expected = (
         jax.jit(
-            jax.vmap(lambda p, b, one=one: clipped(one, p, b, bound, microbatch=3)), compiler_options=QUICK
+            jax.vmap(lambda p, b, one=one: clipped(one._replace(microbatch=3), p, b, bound)),
+            compiler_options=QUICK,
         )(params, pictures())
         for one in (closed, formed)
     )

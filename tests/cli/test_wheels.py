@@ -19,7 +19,8 @@ def test_the_plain_wheel_is_whole_and_runs_in_an_environment_of_its_own(tmp_path
         "coterie/ui/static/index.html",
         "coterie/problems/embedded/census.npz",
     } <= inside
-    templates = source / "coterie" / "reports" / "templates"
-    assert {str(path.relative_to(source)) for path in templates.iterdir()} <= inside
+    for package in ("reports", "model"):
+        templates = source / "coterie" / package / "templates"
+        assert {str(path.relative_to(source)) for path in templates.iterdir()} <= inside
     assert not [name for name in inside if Path(name).suffix in (".so", ".pyc")]
     assert wheels.tried(wheel).startswith("coterie ")

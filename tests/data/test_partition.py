@@ -40,7 +40,7 @@ def every_row_once(parts, n, least=2):
 def test_every_record_goes_to_exactly_one_owner(n, owners, seed, alpha, ratio):
     labels = np.arange(n) % 5
     every_row_once(iid(n, owners, seed), n)
-    every_row_once(dirichlet(labels, owners, alpha, seed, least=3), n, least=3)
+    every_row_once(dirichlet(labels, owners, alpha, seed), n)
     every_row_once(two_groups(n, owners, ratio, seed), n)
     every_row_once(random_sizes(n, owners, 4, seed), n, least=4)
 

@@ -90,12 +90,12 @@ def test_neighbours_get_tables_as_far_apart_as_declared_at_most(result):
     problem = prepared.task.problem
     sheet = sheet_of(prepared.table, problem, plan.relation)
     x, y = prepared.shards.of(0)
-    table = tables.tallied(sheet, problem, result.params, x, y)
+    table = tables.tallied(sheet, problem, result.params, tables.Judged(x, y))
     for content in (np.full(x.shape[1], 1e30), np.full(x.shape[1], np.nan), np.zeros(x.shape[1]), -x[0]):
         for label in (-1.0, 1.0):
             other, labels = x.copy(), y.copy()
             other[0], labels[0] = content, label
-            moved = tables.tallied(sheet, problem, result.params, other, labels) - table
+            moved = tables.tallied(sheet, problem, result.params, tables.Judged(other, labels)) - table
             assert np.linalg.norm(moved) <= 2 * plan.evaluation.reach
 
 

@@ -14,7 +14,7 @@ from coterie.evaluation.sheet import Sheet
 from coterie.evaluation.tables import in_places, pieces, tallied
 from coterie.evaluation.words import sentences
 from coterie.experiments import run as runs
-from coterie.experiments.evaluating import _evaluated
+from coterie.experiments.evaluating import _evaluated, _most
 from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, prepare
 from coterie.federation import records
@@ -106,8 +106,8 @@ def total(prepared: Prepared, owner: int, params: np.ndarray) -> np.ndarray:
 
 
 def table_of(prepared: Prepared, sheet: Sheet, owner: int, params: np.ndarray) -> np.ndarray:
-    groups = groups_of(prepared.table, "ward")
-    return tallied(sheet, prepared.task.problem, params, **_evaluated(prepared, groups, owner)).astype(float)
+    judged = _evaluated(prepared, groups_of(prepared.table, "ward"), owner)
+    return tallied(sheet, prepared.task.problem, params, judged, _most(judged.unit)).astype(float)
 
 
 @pytest.mark.parametrize("kind", ["aligned", "cancelling"])
@@ -164,9 +164,9 @@ def test_without_it_the_table_is_of_all_that_is_trained_on():
     prepared = ready(hold_out=0.0, evaluate_by=None)
     for owner in range(2):
         found, (x, y, unit) = _evaluated(prepared, None, owner), records_of(prepared.shards, owner)
-        assert np.array_equal(found["x"], x)
-        assert np.array_equal(found["y"], y)
-        assert np.array_equal(found["unit"], unit)
+        assert np.array_equal(found.x, x)
+        assert np.array_equal(found.y, y)
+        assert np.array_equal(found.unit, unit)
 
 
 def agreed() -> Agreement:
@@ -211,10 +211,8 @@ def test_real_owners_keep_out_the_persons_that_simulated_ones_do(tmp_path: Path)
         assert np.allclose(own.x[:, : x.shape[1]], x, atol=1e-6)
         assert np.array_equal(own.within, within)
         wanted = _evaluated(prepared, groups_of(prepared.table, "ward"), owner)
-        assert np.allclose(judged.x, wanted["x"], atol=1e-6)
-        for ours, theirs in zip(
-            (judged.y, judged.codes, judged.unit), (wanted["y"], wanted["codes"], wanted["unit"])
-        ):
+        assert np.allclose(judged.x, wanted.x, atol=1e-6)
+        for ours, theirs in zip(judged[1:], wanted[1:]):
             assert np.array_equal(ours, theirs)
 
 

@@ -16,7 +16,7 @@ from wired import LONG
 
 from coterie.evaluation.held import divided, simulated
 from coterie.evaluation.selection import candidate
-from coterie.evaluation.tables import simulated_noise, step_of, tallied
+from coterie.evaluation.tables import Judged, simulated_noise, step_of, tallied
 from coterie.federation.transport.machine import Patience
 
 SIZES = (260, 300, 240)
@@ -81,7 +81,7 @@ def test_all_owners_publish_what_the_simulator_says(shape, tmp_path, trials):
             divided(len(rows.y), share, simulated(trial.seed, at)).held if share else np.arange(len(rows.y))
         )
         x, y = planned.features.apply(rows.x)[some], rows.y[some]
-        table = tallied(planned.sheet, planned.task.problem, model, x, y)
+        table = tallied(planned.sheet, planned.task.problem, model, Judged(x, y))
         expected = table + simulated_noise(
             planned.program.plan.evaluation, trial.seed, at, step_of(planned.program, "evaluation")
         )

@@ -132,6 +132,8 @@ def test_simulated_owners_use_it_and_careful_ones_do_not():
     problem, params, batch = big_problem()
     assert ("onepass" in text_of(problem, params, batch)) == (onepass.available() is not None)
     assert "onepass" not in text_of(problem._replace(careful=True), params, batch)
+    other = problem.loss._replace(slope=lambda scores, y: scores)  # by the same name
+    assert "onepass" not in text_of(problem._replace(loss=other), params, batch)
     few = jax.tree.map(lambda part: part[:, :20], batch)
     assert "onepass" not in text_of(problem, params, few)
 

@@ -116,7 +116,7 @@ def test_the_sum_of_a_units_gradients_is_clipped(problem: Problem, how: str) -> 
     problem = problem._replace(mean=how == "mean", careful=how == "careful")
     batch, params = units_for(problem), params_of(problem)
     size = 3 * MOST if how == "parts" else None
-    found = jax.jit(partial(clipped_sum, problem, order=order, microbatch=size))(params, batch, CLIP)
+    found = jax.jit(partial(clipped_sum, problem._replace(microbatch=size), order=order))(params, batch, CLIP)
     assert apart(found, by_hand(problem, params, batch, order), order) <= 1e-4
 
 

@@ -36,13 +36,6 @@ NOTHING = 0.25  # the half interval that tells nothing: of accuracy, or of an er
 LEAST, MOST = 0.01, 0.2  # shares that are recommended
 
 
-_TABLES = {  # which of a plan's tables it is, and what views call it
-    Sheet: ("evaluation", "tables of scores"),
-    Sums: ("centre", "sums of features"),
-    Ballot: ("selection", "sums of losses"),
-}
-
-
 class TellsNothing(InputError):
     """An evaluation whose noise would drown what it is to tell."""
 
@@ -83,10 +76,9 @@ def with_table(
     features are released before training, which reads the centre that follows from them; its own sensitivity holds
     whatever the centre is, so both compose as any releases that are made one after the other.
     """
-    name, words = _TABLES[type(form)]
     noise = _noise(plan, epsilon, delta, share, certified)
-    grown = replace(plan, **{name: TableNoise(noise, form.reach, form.width, sizes or plan.sizes)})
-    return replace(grown, view=with_more(plan, grown, f"the owners' {words}", delta))
+    grown = replace(plan, **{form.table: TableNoise(noise, form.reach, form.width, sizes or plan.sizes)})
+    return replace(grown, view=with_more(plan, grown, f"the owners' {form.words}", delta))
 
 
 def _noise(

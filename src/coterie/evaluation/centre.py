@@ -30,6 +30,9 @@ class Sums:
     `reach`, one that is replaced by at most 2 `reach`. Gaussian noise of z `reach` costs `GaussianDpEvent(z)`.
     """
 
+    table = "centre"  # which of a plan's tables it is, and what views call it
+    words = "sums of features"
+
     width: int
 
     @property

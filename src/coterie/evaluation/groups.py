@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.problems.datasets import encoded_names
-from coterie.problems.fields import Binned, Category, Flag, Image
+from coterie.problems.fields import Binned, Category, Field, Flag, Image
 from coterie.problems.table import Table
 
 MOST = 50
@@ -50,13 +50,12 @@ def groups_of(table: Table, column: str | None) -> Groups | None:
     )
 
 
-def _groups(field: object, first: int) -> Groups:
+def _groups(field: Field, first: int) -> Groups:
     if isinstance(field, Flag):
         return Groups(field.name, (f"{field.name}: yes", f"{field.name}: no", OTHERS), first, is_flag=True)
     if not isinstance(field, (Binned, Category)):
-        name = getattr(field, "name", field)
         raise InputError(
-            f"evaluate_by={name!r}: has no declared list of values to group by. Declare it as a list, or as bins."
+            f"evaluate_by={field.name!r}: has no declared list of values to group by. Declare it as a list, or as bins."
         )
     names = encoded_names((field,))[: len(field.values) if isinstance(field, Category) else None]
     if len(names) > MOST:

@@ -101,6 +101,9 @@ class Ballot:
     `reach`, one that is replaced by at most 2 `reach`. Gaussian noise of z `reach` costs `GaussianDpEvent(z)`.
     """
 
+    table = "selection"  # which of a plan's tables it is, and what views call it
+    words = "sums of losses"
+
     candidates: tuple[Candidate, ...]
     sheet: Sheet  # what a score costs
 

@@ -47,6 +47,9 @@ class Sheet:
     by at most `reach` where one is added: Gaussian noise of z `reach` costs `GaussianDpEvent(z)` either way.
     """
 
+    table = "evaluation"  # which of a plan's tables it is, and what views call it
+    words = "tables of scores"
+
     task: Task
     loss: str
     classes: int  # 0 of a quantity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,27 +28,26 @@ def step_of(program: Program, table: str) -> int:
     return last + 1 + list(program.plan.tables).index(table)
 
 
-def tallied(
-    sheet: Sheet,
-    problem: Problem,
-    params: PyTree,
-    x: np.ndarray,
-    y: np.ndarray,
-    codes: np.ndarray | None = None,
-    unit: np.ndarray | None = None,
-    most: int = 1,
-) -> np.ndarray:
+class Judged(NamedTuple):
+    """An owner's records that a model is evaluated on. They never leave it."""
+
+    x: np.ndarray  # (rows, ...)
+    y: np.ndarray  # (rows,)
+    codes: np.ndarray | None = None  # (rows,) which group each is in, where there are groups
+    unit: np.ndarray | None = None  # (rows,) which unit each is of, ascending, where several may be of one
+
+
+def tallied(sheet: Sheet, problem: Problem, params: PyTree, judged: Judged, most: int = 1) -> np.ndarray:
     """(width,) int64, the table without noise. Reads records: it leaves their owner only with noise, charged.
 
-    `codes`: each record's group, where there are groups. `unit`: which unit it is of, in ascending order, where several
-    records may belong to one: at most `most`, which is public.
+    `most`: how many records may belong to one unit, which is public.
     """
     total = np.zeros(sheet.width, np.int64)
-    for some in pieces(len(y), AT_ONCE, unit, most):
-        group, own = (None if column is None else column[some] for column in (codes, unit))
+    for some in pieces(len(judged.y), AT_ONCE, judged.unit, most):
+        codes, own = (None if column is None else column[some] for column in (judged.codes, judged.unit))
         own = None if own is None else own - own[0]
-        scores = in_places(partial(_scored, problem, params), x[some], own, most)
-        total += sheet.tally(scores, y[some], group, own)
+        scores = in_places(partial(_scored, problem, params), judged.x[some], own, most)
+        total += sheet.tally(scores, judged.y[some], codes, own)
     return total
 
 

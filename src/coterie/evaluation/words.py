@@ -44,19 +44,14 @@ def about(report: Mapping[str, Any]) -> str:
     if report["owners"] < report["of"]:
         who += f" of {report['of']:,}"
     rows = "" if report["rows"] is None else f", {counted(report['rows'], report['unit'])}"
-    cost = upper(float(report["epsilon"]))
-    return (
-        f"{report['which']}: {who}{rows}. It cost {report['share']:.3g} of every budget (ε ≤ {cost} by itself), which "
-        "the certificate includes. Intervals are of 95 %, for noise and sampling"
-    )
+    return f"{report['which']}: {who}{rows}. {_cost(report)}. Intervals are of 95 %, for noise and sampling"
 
 
 def around(centre: Mapping[str, Any]) -> str:
     """What was taken off the features before training, and what that cost, from its JSON."""
     return (
         f"the mean of their features is {centre['length']:.2g} long, with noise of {centre['noise']:.2g}, and records "
-        f"are taken to be {centre['distance']:.2g} away from it. It cost {centre['share']:.3g} of every budget (ε ≤ "
-        f"{upper(float(centre['epsilon']))} by itself), which the certificate includes"
+        f"are taken to be {centre['distance']:.2g} away from it. {_cost(centre)}"
     )
 
 
@@ -65,11 +60,17 @@ def choice(picked: Mapping[str, Any]) -> str:
     who = f"{picked['owners']:,} owner{'s' * (picked['owners'] != 1)}"
     whole = picked["owners"] == picked["of"]
     who += "" if whole else f" of {picked['of']:,}, which does not do, so that the first was taken"
-    cost = upper(float(picked["epsilon"]))
     return (
         f"{picked['choice']}, of {len(picked['candidates'])} models that the same releases give, by noisy sums of "
-        f"losses of {who}. It cost {picked['share']:.3g} of every budget (ε ≤ {cost} by itself), which the certificate "
-        "includes"
+        f"losses of {who}. {_cost(picked)}"
+    )
+
+
+def _cost(released: Mapping[str, Any]) -> str:
+    """What a table cost, in words."""
+    return (
+        f"It cost {released['share']:.3g} of every budget (ε ≤ {upper(float(released['epsilon']))} by itself), which "
+        "the certificate includes"
     )
 
 

@@ -16,7 +16,7 @@ from coterie.evaluation.centre import Sums
 from coterie.evaluation.groups import Groups, groups_of
 from coterie.evaluation.held import check_division
 from coterie.evaluation.selection import Selected
-from coterie.evaluation.tables import simulated_noise, step_of, tallied
+from coterie.evaluation.tables import Judged, simulated_noise, step_of, tallied
 from coterie.evaluation.told import Published, published
 from coterie.experiments.centring import width_of
 from coterie.experiments.prepare import feature_map
@@ -126,18 +126,12 @@ def _own(program: Program, models: PyTree, owner: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[at], models)
 
 
-def _evaluated(prepared: Prepared, groups: Groups | None, owner: int) -> dict[str, Any]:
-    """What an owner's table is made of: its records, their groups, and the units that they are of. Private."""
+def _evaluated(prepared: Prepared, groups: Groups | None, owner: int) -> Judged:
+    """What an owner's table is made of: private."""
     rows, unit = listed((prepared.held or prepared.trained)[owner])
     x = prepared.table.x[rows]
     codes = None if groups is None else groups.codes(x)
-    return {
-        "x": prepared.features.apply(x),
-        "y": prepared.table.y[rows],
-        "codes": codes,
-        "unit": unit,
-        "most": _most(unit),
-    }
+    return Judged(prepared.features.apply(x), prepared.table.y[rows], codes, unit)
 
 
 def _most(unit: np.ndarray | None) -> int:
@@ -159,7 +153,8 @@ def publish(experiment: Experiment, prepared: Prepared, program: Program, trace:
     tables = {}
     for owner in range(prepared.task.owners):
         model = _own(program, trace.model, owner)
-        exact = tallied(sheet, problem, model, **_evaluated(prepared, groups, owner))
+        judged = _evaluated(prepared, groups, owner)
+        exact = tallied(sheet, problem, model, judged, _most(judged.unit))
         tables[owner] = exact + simulated_noise(plan.evaluation, experiment.seed, owner, step)
     finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(trace.model))
     return published(

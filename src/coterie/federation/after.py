@@ -9,13 +9,13 @@ import numpy as np
 
 from coterie.evaluation.centre import Sums
 from coterie.evaluation.selection import chosen
-from coterie.evaluation.tables import simulated_noise, step_of, tallied
+from coterie.evaluation.tables import Judged, simulated_noise, step_of, tallied
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
-from coterie.federation.releases.side import Judged, OwnRecords, noisy_table, table_layout
+from coterie.federation.releases.side import OwnRecords, noisy_table, table_layout
 from coterie.federation.shapes.evaluation import Evaluated
 from coterie.federation.shapes.tables import Emit, OwnTable, TableTerms
 from coterie.federation.transport.machine import Machine
@@ -39,7 +39,7 @@ def own_tables(
     at = planned.agreement.owners.index(party.name)
     tallies = {
         "selection": (partial(planned.ballot.tally, problem, most=most), records.laid_out),
-        "evaluation": (partial(tallied, planned.sheet, problem, most=most), judged),
+        "evaluation": (partial(tallied, planned.sheet, problem, most=most), (judged,)),
     }
     return {
         name: OwnTable(

@@ -17,6 +17,7 @@ from coterie._rounding import upper
 from coterie._types import PyTree
 from coterie.accounting.ledger import Ledger
 from coterie.evaluation.held import Division
+from coterie.evaluation.tables import Judged
 from coterie.federation import records, training
 from coterie.federation.after import evaluated, own_tables, sums_side
 from coterie.federation.allowed import allowed
@@ -26,7 +27,7 @@ from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet, OwnRun
-from coterie.federation.releases.side import Judged, OwnRecords
+from coterie.federation.releases.side import OwnRecords
 from coterie.federation.shapes.tables import OwnTable
 from coterie.federation.transport.lines import private, warning
 from coterie.federation.transport.machine import Machine

@@ -11,11 +11,12 @@ import numpy as np
 from coterie.accounting.ledger import terms_of
 from coterie.errors import InputError, RecordsError
 from coterie.evaluation.held import Division, divided, secret, simulated
+from coterie.evaluation.tables import Judged
 from coterie.federation import party as parties
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.side import Judged, OwnRecords
+from coterie.federation.releases.side import OwnRecords
 from coterie.federation.transport.lines import Log, private
 from coterie.problems.datasets import apart
 from coterie.problems.datasets.identity import TableIdentity

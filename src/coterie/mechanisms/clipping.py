@@ -127,23 +127,22 @@ def upright(clipped: Clipped) -> Clipped:
 
 def clip_per_record(
     gradient: Callable[..., PyTree],
-    params: PyTree,
     batch: Batch,
     clip_norm: Array | float,
     microbatch: int = 64,
     order: Order = 2,
     careful: bool = False,
 ) -> Clipped:
-    """Σ_i mask_i clip(gradient(params, x_i, y_i)), with `microbatch` gradients in memory at a time.
+    """Σ_i mask_i clip(gradient(x_i, y_i)), with `microbatch` gradients in memory at a time.
 
-    `gradient` sees one record alone: (params, x (...), y ()) -> a tree like params. Or one unit, and how many of its
-    places hold a record: (params, x (k, ...), y (k,), within ()).
+    `gradient` sees one record alone: (x (...), y ()) -> a tree like the parameters. Or one unit, and how many of its
+    places hold a record: (x (k, ...), y (k,), within ()).
     Guarantee: see the module.
     """
 
     def clip(part: Batch) -> Clipped:
         rows = (part.x, part.y) if part.within is None else (part.x, part.y, part.within)
-        gradients = jax.vmap(partial(gradient, params))(*rows)
+        gradients = jax.vmap(gradient)(*rows)
         norms = _tree_norm(gradients, order)
         factor = _factor(norms, part.mask, clip_norm)
         return Clipped(jax.tree.map(partial(_weighted_sum, factor), gradients), norms)
@@ -229,13 +228,13 @@ def finite(rows: Array) -> Array:
     return jnp.where(jnp.isfinite(rows), rows, float(jnp.finfo(rows.dtype).max))
 
 
-def clip_whole(gradient: PyTree, clip_norm: Array | float, order: Order = 2) -> Clipped:
+def clip_whole(gradient: PyTree, clip_norm: Array | float) -> Clipped:
     """clip(gradient) of a whole batch, as if it were one record's; `norms` has its one norm.
 
-    Guarantee: the result's norm is at most `clip_norm`, so replacing any records of the batch moves it by at most
+    Guarantee: the result's 2-norm is at most `clip_norm`, so replacing any records of the batch moves it by at most
     2 `clip_norm`. Adding or removing one does too: for batches of a fixed, public size only.
     """
-    norms = _tree_norm(jax.tree.map(lambda leaf: leaf[None], gradient), order)
+    norms = _tree_norm(jax.tree.map(lambda leaf: leaf[None], gradient), 2)
     factor = _factor(norms, jnp.ones(1, jnp.float32), clip_norm)[0]
     return Clipped(jax.tree.map(lambda leaf: jnp.where(factor > 0, factor * leaf, 0.0), gradient), norms)
 

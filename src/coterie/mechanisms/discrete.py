@@ -50,13 +50,18 @@ class _Law(NamedTuple):
     width: int
 
 
-def words(count: int) -> np.ndarray:
-    """(count,) uint64 of a ChaCha20 key stream, under a key from the operating system that is used for these alone."""
+def key_stream(key: bytes, count: int) -> np.ndarray:
+    """(count,) uint64, the first of a key's ChaCha20 stream: for keys that are used once."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-    stream = Cipher(ChaCha20(secrets.token_bytes(32), bytes(16)), mode=None).encryptor()
+    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
     return np.frombuffer(stream.update(bytes(8 * count)), "<u8")
+
+
+def words(count: int) -> np.ndarray:
+    """(count,) uint64 under a key from the operating system that is used for these alone."""
+    return key_stream(secrets.token_bytes(32), count)
 
 
 def gaussian(scale: float, count: int, source: Words = words) -> np.ndarray:

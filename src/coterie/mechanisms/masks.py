@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.mechanisms.discrete import key_stream
 
 KEY = LABEL = HISTORY = 32  # bytes
 PROCESS = 16  # bytes of a process's own number
@@ -177,10 +178,7 @@ class Masks:
 
     def _mask(self, peer: str, label: bytes, count: int) -> np.ndarray:
         from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.ciphers import Cipher
-        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
         from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
         key = HKDFExpand(hashes.SHA256(), KEY, b"coterie sum 1\0" + label).derive(self._pairs[peer])
-        stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
-        return np.frombuffer(stream.update(bytes(8 * count)), "<u8")
+        return key_stream(key, count)

@@ -150,8 +150,8 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class OnePass:
-    """Disjoint batches of `batch` records in stored order; each record is in at most one release."""
+class _InStoredOrder:
+    """Disjoint batches of `batch` records: nothing is drawn."""
 
     batch: int
 
@@ -160,15 +160,19 @@ class OnePass:
         del rows
         return 0
 
-    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
-        """The owner's next unseen batch; empty once all records were seen."""
-        del key, rows
-        return _from(turn * self.batch, self.batch, count)
-
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""
         del size
         return float(self.batch)
+
+
+class OnePass(_InStoredOrder):
+    """Disjoint batches of `batch` records in stored order; each record is in at most one release."""
+
+    def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
+        """The owner's next unseen batch; empty once all records were seen."""
+        del key, rows
+        return _from(turn * self.batch, self.batch, count)
 
     def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
         """One release: the partition is fixed and data-independent, so the releases compose in parallel (max)."""
@@ -178,26 +182,13 @@ class OnePass:
         return release if releases else NoOpDpEvent()
 
 
-@dataclass(frozen=True)
-class Passes:
+class Passes(_InStoredOrder):
     """Disjoint batches of `batch` records in stored order, from the start again once all were seen."""
-
-    batch: int
-
-    def cost(self, rows: int) -> int:
-        """How many random numbers one draw takes."""
-        del rows
-        return 0
 
     def draw(self, key: Array, rows: int, count: Array, turn: Array) -> Draw:
         """The owner's next batch; the last one of a pass may be short."""
         del key, rows
         return _from(turn % ((count + self.batch - 1) // self.batch) * self.batch, self.batch, count)
-
-    def expected(self, size: int) -> float:
-        """Exactly `batch`, public."""
-        del size
-        return float(self.batch)
 
     def event(self, release: DpEvent, size: int, releases: int) -> DpEvent:
         """One release for each pass begun: batches of one pass are disjoint, so they compose in parallel."""

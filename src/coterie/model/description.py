@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from coterie.problems.datasets.dates import reader
 from coterie.problems.fields import (
@@ -26,7 +29,11 @@ from coterie.problems.fields import (
 from coterie.problems.metrics import METRICS, PLAIN, Decision
 from coterie.problems.table import Table, Task
 
-KINDS = ("linear", "two_layer")  # of models that need nothing but coterie
+# Of models that need nothing but coterie, the names of each layer's weights and constants; between layers is the bend.
+LAYERS: Mapping[str, tuple[tuple[str, str | None], ...]] = {
+    "linear": (("weights", None),),
+    "two_layer": (("w1", "b1"), ("w2", "b2")),
+}
 _KINDS: dict[str, type] = {
     "scaled number": Numeric, "number": Plain, "bins": Binned, "category": Category, "yes or no": Flag, "days": Days,
     "date parts": Parts,
@@ -121,7 +128,7 @@ def to_json(description: Description) -> dict[str, Any]:
         "inputs": inputs,
         "target": target,
         "model": {"kind": description.kind, "activation": description.activation, "loss": description.loss}
-        | ({"from": description.made_by} if description.kind not in KINDS else {}),
+        | ({"from": description.made_by} if description.kind not in LAYERS else {}),
         "decision": {**description.decision._asdict(), "weights": list(description.decision.weights)},
         "training": dict(description.training),
         "privacy": dict(description.privacy),
@@ -133,21 +140,20 @@ def from_json(value: Mapping[str, Any]) -> Description:
     """The description from plain values; KeyError, TypeError or ValueError where they break the format."""
     inputs, target, model = value["inputs"], value["target"], value["model"]
     description = Description(
-        task=_one_of(value["task"], ("binary", "multiclass", "regression")),
-        target=_text(target["name"]),
-        unit=_text(target.get("unit", "")),
-        classes=tuple(_text(name) for name in target.get("classes", ())),
+        task=_fit(value["task"], Task),
+        target=_fit(target["name"], str),
+        unit=_fit(target.get("unit", ""), str),
+        classes=tuple(_fit(target.get("classes", []), list[str])),
         range=_span(target["range"]) if "range" in target else None,
         fields=tuple(_field_from_json(column) for column in inputs.get("columns", ())),
-        shape=tuple(_whole(size) for size in inputs.get("image", ())),
+        shape=tuple(_fit(inputs.get("image", []), list[_Size])),
         pixels=_span(inputs["range"]) if "image" in inputs else None,
-        array=_text(inputs.get("array", IMAGES))
-        if "image" in inputs
-        else "",  # in files from before arrays had names
-        kind=_text(model["kind"]),
-        made_by=_text(model.get("from", "")),
-        activation=_one_of(model["activation"], (None, "tanh", "relu")),
-        loss=_text(model["loss"]),
+        # in files from before arrays had names
+        array=_fit(inputs.get("array", IMAGES), str) if "image" in inputs else "",
+        kind=_fit(model["kind"], str),
+        made_by=_fit(model.get("from", ""), str),
+        activation=_fit(model["activation"], Literal["tanh", "relu"] | None),
+        loss=_fit(model["loss"], str),
         decision=_decision(value["decision"]) if "decision" in value else PLAIN,  # before there was a choice
         training=_fitting(value["training"], _TRAINING),
         privacy=_fitting(value["privacy"], _PRIVACY),
@@ -161,19 +167,16 @@ def _metrics(value: Any) -> Mapping[str, Any]:
     """Empty, or a score on public rows, or published metrics, or both; older files have at most a score."""
     if not value:
         return {}
-    wanted = {} if set(value) == {"published"} else dict(_METRICS)
-    wanted |= {"all": _all_metrics} if "all" in value else {}
-    return _fitting(value, wanted | ({"published": _is_published} if "published" in value else {}))
+    score = {} if set(value) == {"published"} else {"name": str, "value": _Number, "rows": int}
+    further = {
+        key: kind for key, kind in (("all", dict[_Metric, _Pair]), ("published", _Published)) if key in value
+    }
+    return _fitting(value, score | further)
 
 
 def _decision(value: Mapping[str, Any]) -> Decision:
-    if set(value) != set(Decision._fields):
-        raise ValueError("a decision has offset, threshold and weights")
-    first, second = (_number(weight) for weight in value["weights"])
-    threshold = value["threshold"]
-    if threshold is not None and not 0 < _number(threshold) < 1:
-        raise ValueError("a threshold is a probability")
-    return Decision(_number(value["offset"]), threshold, (first, second))
+    _fitting(value, {"offset": _Finite, "threshold": _Chance | None, "weights": tuple[_Finite, _Finite]})
+    return Decision(value["offset"], value["threshold"], tuple(value["weights"]))
 
 
 def _check_whole(description: Description) -> None:
@@ -188,8 +191,8 @@ def _check_whole(description: Description) -> None:
         raise ValueError("rows have columns, or are images of a bearable size")
     if any(len(set(names)) < len(names) for names in (description.names, description.classes)):
         raise ValueError("a name stands twice")
-    if (description.kind == "two_layer") != (description.activation is not None):
-        raise ValueError("two layers have an activation, and nothing else has")
+    if (len(LAYERS.get(description.kind, ())) > 1) != (description.activation is not None):
+        raise ValueError("several layers have an activation, and nothing else has")
     if description.decision != PLAIN and description.task != "binary":
         raise ValueError("a decision is of two classes")
 
@@ -197,160 +200,117 @@ def _check_whole(description: Description) -> None:
 def _field_from_json(value: Mapping[str, Any]) -> Field:
     given = dict(value)
     kind = _KINDS[given.pop("kind")]
+    word = "none" if kind in (Category, Parts) else "middle"
+    if "missing" in given and given["missing"] not in (word, MARKED):
+        raise ValueError(f"missing must be one of {(word, MARKED)}")
     if "missing" in kind._fields:
-        word = "none" if kind in (Category, Parts) else "middle"
-        given["missing"] = _one_of(given["missing"], (word, MARKED)) if "missing" in given else ""
-    if set(given) != set(kind._fields):
-        raise ValueError("a column has other keys than its kind")
-    _text(given["name"])
-    _text(given.get("unit", ""))
-    if kind is Category:
-        return Category(given["name"], _texts(given["values"]), given["missing"])
-    if kind is Flag:
-        return Flag(given["name"], _texts(given["true"]), _texts(given["false"]), given["missing"])
-    if kind in (Days, Parts):
-        reader(given["name"], _text(given["written"]))
-    if kind is Parts:
-        parts = tuple(_one_of(part, tuple(PARTS)) for part in given["parts"])
-        return Parts(given["name"], parts, given["written"], given["missing"])
-    if kind is Days:
-        date.fromisoformat(_text(given["origin"]))
-    if kind is Binned:
-        edges = tuple(_number(edge) for edge in given["edges"])
-        if len(edges) < 2 or list(edges) != sorted(set(edges)):
-            raise ValueError("edges must go up")
-        return Binned(given["name"], edges, given["unit"])
-    if type(given.get("log", False)) is not bool:
-        raise ValueError("log is true or false")
+        given.setdefault("missing", "")
+    _fitting(given, {key: _CELLS[key] for key in kind._fields})
+    if "written" in given:
+        reader(given["name"], given["written"])
+    if "origin" in given:
+        date.fromisoformat(given["origin"])
+    edges = given.get("edges", [])
+    if kind is Binned and (len(edges) < 2 or edges != sorted(set(edges))):
+        raise ValueError("edges must go up")
     # a plain number may have a range of one value
-    if kind is not Plain or given["low"] != given["high"]:
+    if "low" in given and (kind is not Plain or given["low"] != given["high"]):
         _span([given["low"], given["high"]])
-    _number(given["low"])
-    return kind(**given)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("must be text")
-    return value
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    texts = tuple(_text(value) for value in values)
-    if not texts or isinstance(values, str):
-        raise ValueError("must be a list of texts")
-    return texts
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise TypeError("must be a finite number")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or value < 1:
-        raise TypeError("must be a whole number above 0")
-    return value
+    fixed: dict[str, Any] = {
+        key: tuple(part) if isinstance(part, list) else part for key, part in given.items()
+    }
+    return kind(**fixed)
 
 
 def _span(value: Any) -> tuple[float, float]:
-    low, high = (_number(bound) for bound in value)
+    low, high = _fit(value, tuple[_Finite, _Finite])
     if not low < high:
         raise ValueError("low must be below high")
     return low, high
 
 
-def _fitting(value: Any, wanted: Mapping[str, Callable[[Any], bool]]) -> Mapping[str, Any]:
+def _fit(value: Any, kind: Any) -> Any:
+    """The value as it is, if it is of that kind: a whole number stays one where a real one may stand."""
+    convert(value, kind)
+    return value
+
+
+def _fitting(value: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(value, dict) or set(value) != set(wanted):
         raise TypeError(f"must be a table of {', '.join(wanted)}")
-    for key, fits in wanted.items():
-        if not fits(value[key]):
-            raise TypeError(f"{key} is of another kind")
+    for key, kind in wanted.items():
+        try:
+            convert(value[key], kind)
+        except ValidationError:
+            raise TypeError(f"{key} is of another kind") from None
     return value
 
 
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) in kinds
+_Finite: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_Number: TypeAlias = Annotated[float, Meta(gt=-1e300, lt=1e300)]
+_Chance: TypeAlias = Annotated[float, Meta(gt=0, lt=1)]
+_Size: TypeAlias = Annotated[int, Meta(ge=1)]
+_Epsilon: TypeAlias = _Number | Literal["inf"]
+_Part: Any = Literal[tuple(PARTS)]
+_Some: TypeAlias = Annotated[list[str], Meta(min_length=1)]
 
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e300
-
-
-def _list_of(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(type(entry) in kinds for entry in value)
-
-
-def _is_epsilon(value: Any) -> bool:
-    return value == "inf" or _is_number(value)
-
-
-def _certified(value: Any) -> bool:
-    return (
-        isinstance(value, dict) and _is_epsilon(value.get("max")) and isinstance(value.get("per_owner"), list)
-    )
-
-
-def _claim(value: Any) -> bool:
-    fits = isinstance(value, dict) and isinstance(value.get("source"), str)
-    return fits and (value["epsilon"] is None or _is_epsilon(value["epsilon"]))
-
-
-_TRAINING: Mapping[str, Callable[[Any], bool]] = {
-    "coterie": _is(str), "protocol": _is(str), "calibration": _is(str), "settings": _is(dict), "penalty": _is(str),
-    "step": _is(str), "topology": _is(str, type(None)), "owners": _list_of(str),
-    "sizes": lambda value: value is None or _list_of(int)(value), "data": _is(str), "source": _is(str),
-    "note": _is(str), "caveat": _is(str), "engine": _is(str), "where": _is(str), "which": _is(str), "steps": _is(int),
-}  # fmt: skip
-_PRIVACY: Mapping[str, Callable[[Any], bool]] = {
-    "relation": _is(str), "unit": _is(str), "view": _is(str), "delta": _is_number,
-    "budget_epsilon": lambda value: isinstance(value, list) and len(value) > 0 and all(map(_is_number, value)),
-    "certified_epsilon": _certified, "certificates": _list_of(dict),
-    "claim": _claim, "accountant": _is(str), "reason": _is(str), "warnings": _list_of(str), "statement": _list_of(str),
-    "facts": _is(dict), "promise": lambda value: _list_of(str)(value) and len(value) > 0,
+_CELLS: Mapping[str, Any] = {  # of all kinds of fields, by their names
+    "name": str, "unit": str, "low": _Finite, "high": _Finite, "log": bool, "edges": list[_Finite], "values": _Some,
+    "true": _Some, "false": _Some, "origin": str, "written": str, "parts": list[_Part], "missing": str,
 }  # fmt: skip
 
 
-def _all_metrics(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        name in METRICS and isinstance(pair, dict) and set(pair) == {"joint", "constant"}
-        and all(map(_is_number, pair.values()))
-        for name, pair in value.items()
-    )  # fmt: skip
+class _Certified(TypedDict):
+    max: _Epsilon
+    per_owner: list
 
 
-def _is_published(value: Any) -> bool:
-    """Whether a value has the form of `evaluation.told.Published`."""
-    kinds = {"which": _is(str), "share": _is_number, "epsilon": _is_epsilon, "owners": _is(int), "of": _is(int),
-             "rows": _is(int, type(None)), "unit": _is(str), "tables": _is(str), "diverged": _is(bool),
-             "metrics": _intervals, "groups": _are_groups}  # fmt: skip
-    return (
-        isinstance(value, dict)
-        and set(value) == set(kinds)
-        and all(fits(value[key]) for key, fits in kinds.items())
-    )
+class _Claim(TypedDict):
+    source: str
+    epsilon: _Epsilon | None
 
 
-def _are_groups(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, dict) and set(value) == {"column", "metrics"} and isinstance(value["column"], str)
-        and isinstance(value["metrics"], dict) and all(map(_intervals, value["metrics"].values()))
-    )  # fmt: skip
+class _Interval(Struct, forbid_unknown_fields=True):
+    value: _Number | None
+    low: _Number | None
+    high: _Number | None
 
 
-def _intervals(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(interval, dict) and set(interval) == {"value", "low", "high"}
-        and all(end is None or _is_number(end) for end in interval.values())
-        for interval in value.values()
-    )  # fmt: skip
+class _Pair(Struct, forbid_unknown_fields=True):
+    joint: _Number
+    constant: _Number
 
 
-_METRICS: Mapping[str, Callable[[Any], bool]] = {"name": _is(str), "value": _is_number, "rows": _is(int)}
+class _Groups(Struct, forbid_unknown_fields=True):
+    column: str
+    metrics: dict[str, dict[str, _Interval]]
 
 
-def _one_of(value: Any, known: tuple[Any, ...]) -> Any:
-    if value not in known:
-        raise ValueError(f"must be one of {known}")
-    return value
+class _Published(Struct, forbid_unknown_fields=True):
+    """The form of `evaluation.told.Published`, of which the file has what a card shows."""
+
+    which: str
+    share: _Number
+    epsilon: _Epsilon
+    owners: int
+    of: int
+    rows: int | None
+    unit: str
+    tables: str
+    diverged: bool
+    metrics: dict[str, _Interval]
+    groups: _Groups | None
+
+
+_Metric: Any = Literal[tuple(METRICS)]
+_TRAINING: Mapping[str, Any] = {
+    "coterie": str, "protocol": str, "calibration": str, "settings": dict, "penalty": str, "step": str,
+    "topology": str | None, "owners": list[str], "sizes": list[int] | None, "data": str, "source": str, "note": str,
+    "caveat": str, "engine": str, "where": str, "which": str, "steps": int,
+}  # fmt: skip
+_PRIVACY: Mapping[str, Any] = {
+    "relation": str, "unit": str, "view": str, "delta": _Number,
+    "budget_epsilon": Annotated[list[_Number], Meta(min_length=1)], "certified_epsilon": _Certified,
+    "certificates": list[dict], "claim": _Claim, "accountant": str, "reason": str, "warnings": list[str],
+    "statement": list[str], "facts": dict, "promise": _Some,
+}  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.model.description import KINDS
+from coterie.model.description import LAYERS
 from coterie.model.onnx_graph import Graph, apply
 from coterie.model.predictor import TrainedModel
 from coterie.problems.datasets import encoded_names
@@ -123,16 +123,17 @@ def _full(graph: Graph, field: Field) -> str:
 
 def _scores(graph: Graph, model: TrainedModel, x: str) -> str:
     kind = model.description.kind
-    if kind not in KINDS:
+    if kind not in LAYERS:
         raise InputError(
             f"model={kind!r}: is not part of coterie, so that no ONNX is known for it. Use predict."
         )
     params = {name: graph.hold(leaf) for name, leaf in model.params.items()}
-    if kind == "linear":
-        return graph("MatMul", x, params["weights"])
-    bend = {"tanh": "Tanh", "relu": "Relu"}[model.description.activation or ""]
-    hidden = graph(bend, graph("Add", graph("MatMul", x, params["w1"]), params["b1"]))
-    return graph("Add", graph("MatMul", hidden, params["w2"]), params["b2"])
+    for at, (weights, constants) in enumerate(LAYERS[kind]):
+        if at:
+            x = graph({"tanh": "Tanh", "relu": "Relu"}[model.description.activation or ""], x)
+        x = graph("MatMul", x, params[weights])
+        x = x if constants is None else graph("Add", x, params[constants])
+    return x
 
 
 def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
@@ -145,7 +146,7 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
         wide = graph("Cast", scores, to=11)
         scaled = graph("Mul", graph("Add", wide, _double(graph, 1)), _double(graph, half))
         output = _free("prediction", description.names)
-        graph.named("Add", scaled, _double(graph, description.range[0]), output=output)
+        graph("Add", scaled, _double(graph, description.range[0]), output=output)
         return [helper.make_tensor_value_info(output, TensorProto.DOUBLE, ["rows", 1])]
     if description.task == "binary":
         chosen = graph("Cast", graph("Greater", scores, graph.hold(description.decision.cut)), to=7)
@@ -153,7 +154,7 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
     else:
         chosen = graph("ArgMax", scores, axis=1, keepdims=0)
     places, decided = list(range(len(description.classes))), _free("label", description.names)
-    graph.named(
+    graph(
         "LabelEncoder",
         chosen,
         output=decided,
@@ -166,20 +167,20 @@ def _decided(graph: Graph, model: TrainedModel, scores: str) -> list[Any]:
     if model.has_probabilities:
         _probabilities(graph, description.loss, description.outputs, scores, name)
     else:
-        graph.named("Identity", scores, output=name)
+        graph("Identity", scores, output=name)
     label = helper.make_tensor_value_info(decided, TensorProto.STRING, ["rows"])
     return [label, helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", width])]
 
 
 def _probabilities(graph: Graph, loss: str, outputs: int, scores: str, output: str) -> None:
     if loss == "softmax":
-        graph.named("Softmax", scores, output=output, axis=1)
+        graph("Softmax", scores, output=output, axis=1)
     elif outputs == 1:
         negative = graph("Sigmoid", graph("Neg", scores))
-        graph.named("Concat", negative, graph("Sigmoid", scores), output=output, axis=1)
+        graph("Concat", negative, graph("Sigmoid", scores), output=output, axis=1)
     else:  # in logarithms, as `probabilities` has it: shares may all be 0
         shares = graph("Neg", graph("Softplus", graph("Neg", scores)))
-        graph.named("Softmax", shares, output=output, axis=1)
+        graph("Softmax", shares, output=output, axis=1)
 
 
 def _facts(model: TrainedModel, digest: str) -> dict[str, str]:

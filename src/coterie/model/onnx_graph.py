@@ -24,15 +24,11 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def __call__(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node; return the name of its output."""
-        name = f"coterie/{op}_{len(self.nodes)}"
+    def __call__(self, op: str, *inputs: str, output: str = "", domain: str = "", **attributes: Any) -> str:
+        """Add a node; return the name of its output, which an output of the graph has already."""
+        name = output or f"coterie/{op}_{len(self.nodes)}"
         self.nodes.append(self._make(op, list(inputs), [name], domain=domain, **attributes))
         return name
-
-    def named(self, op: str, *inputs: str, output: str, domain: str = "", **attributes: Any) -> None:
-        """Add a node whose output is an output of the graph."""
-        self.nodes.append(self._make(op, list(inputs), [output], domain=domain, **attributes))
 
     def hold(self, value: Any, kind: Any = np.float32) -> str:
         """Add a constant; return its name."""

@@ -13,7 +13,7 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.model import format as files
 from coterie.model import rows as given
-from coterie.model.description import KINDS, Description, from_json, to_json
+from coterie.model.description import LAYERS, Description, from_json, to_json
 from coterie.model.rows import OutOfRange, Rows
 from coterie.problems.datasets import encoded_names
 from coterie.problems.feature_steps import FEATURES, rebuilt
@@ -134,14 +134,15 @@ class TrainedModel:
 
     def _forward(self, x: np.ndarray) -> np.ndarray:
         """Scores in double precision, so that a row's scores do not depend on the other rows."""
-        if self.description.kind not in KINDS:
+        if self.description.kind not in LAYERS:
             return self._scores_from_outside(x)
-        x = x.astype(np.float64)
-        if self.description.kind == "linear":
-            return (x @ self.params["weights"]).astype(np.float32)
-        hidden = x @ self.params["w1"] + self.params["b1"]
-        bent = np.tanh(hidden) if self.description.activation == "tanh" else np.maximum(hidden, 0)
-        return (bent @ self.params["w2"] + self.params["b2"]).astype(np.float32)
+        values = x.astype(np.float64)
+        for at, (weights, constants) in enumerate(LAYERS[self.description.kind]):
+            if at:
+                values = np.tanh(values) if self.description.activation == "tanh" else np.maximum(values, 0)
+            values = values @ self.params[weights]
+            values = values if constants is None else values + self.params[constants]
+        return values.astype(np.float32)
 
     def _scores_from_outside(self, x: np.ndarray) -> np.ndarray:
         """Scores of a model from outside coterie, which needs JAX."""
@@ -218,7 +219,7 @@ def _check_plugins(description: Mapping[str, Any], source: str) -> None:
         wanted = [
             ("features", step["step"], step["from"]) for step in description["features"] if "from" in step
         ]
-        if kind not in KINDS:
+        if kind not in LAYERS:
             wanted.append(("model", kind, description["model"]["from"]))
     except (KeyError, TypeError, AttributeError):
         return  # errors are reported where it is read

@@ -13,9 +13,9 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.model.description import Description
 from coterie.problems.datasets import encode
-from coterie.problems.datasets.cells import flag_numbers, nothing, stand_in
+from coterie.problems.datasets.cells import finder, flag_numbers, nothing, stand_in
 from coterie.problems.datasets.dates import dates_of, day, days_since
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Numeric, Parts, Plain
+from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
 
 Rows: TypeAlias = Any  # a mapping of columns, a frame, or an array in the columns' order; images: an array
 _LISTED = 12  # names that a message lists
@@ -36,12 +36,8 @@ def encoded(description: Description, rows: Rows) -> tuple[np.ndarray, list[str]
         if field.missing:
             empty = np.array([_missing(cell) for cell in cells.tolist()])
             cells = np.where(empty, np.array(stand_in(field), object), cells.astype(object))
-        values, outside = _values(field, cells)
-        if outside:
-            notes.append(
-                f"column {field.name!r}: {outside:,} of {len(values):,} values lie outside [{_range(field)}] and "
-                "count as its nearest end, as in training."
-            )
+        values, note = _values(field, cells)
+        notes += note
         if empty.any():
             values = values.copy()
             values[empty] = nothing(field)
@@ -49,20 +45,28 @@ def encoded(description: Description, rows: Rows) -> tuple[np.ndarray, list[str]
     return encode(columns, description.fields).x, notes
 
 
-def _values(field: Field, cells: np.ndarray) -> tuple[np.ndarray, int]:
-    """A column as input of `encode`, and how many of its values were out of range."""
+def _values(field: Field, cells: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """A column as input of `encode`, and a sentence where some of its values were out of range."""
     if isinstance(field, Category):
         places = _places(field.name, cells, field.values, "its values")
-        return np.array(field.values, object)[places], 0
+        return np.array(field.values, object)[places], []
     if isinstance(field, Flag):
         places = _places(field.name, cells, (*field.true, *field.false), "its values")
-        return flag_numbers(field)[places], 0
+        return flag_numbers(field)[places], []
     if isinstance(field, Parts):
-        return _dates(field, cells), 0
+        return _dates(field, cells), []
     if isinstance(field, Days):
-        days = days_since(field.origin, _dates(field, cells))
-        return days, int(((days < field.low) | (days > field.high)).sum())
-    return _checked_numbers(field, cells)
+        values = days_since(field.origin, _dates(field, cells))
+        ends = f"{day(field, field.low)}, {day(field, field.high)}"
+    else:
+        values, ends = quantities(field.name, cells), f"{field.low:g}, {field.high:g}"
+    above = values >= field.high if isinstance(field, Binned) else values > field.high
+    outside = int(((values < field.low) | above).sum())
+    note = (
+        f"column {field.name!r}: {outside:,} of {len(values):,} values lie outside [{ends}] and count as its nearest "
+        "end, as in training."
+    )
+    return values, [note] if outside else []
 
 
 def _dates(field: Days | Parts, cells: np.ndarray) -> np.ndarray:
@@ -70,13 +74,6 @@ def _dates(field: Days | Parts, cells: np.ndarray) -> np.ndarray:
         if _missing(value):
             raise InputError(f"column {field.name!r}: row {row} is empty. Fill in or remove such rows.")
     return dates_of(field, cells)
-
-
-def _range(field: Field) -> str:
-    if isinstance(field, Days):
-        return f"{day(field, field.low)}, {day(field, field.high)}"
-    low, high = _ends(field) if isinstance(field, (Numeric, Plain, Binned)) else (0, 1)
-    return f"{low:g}, {high:g}"
 
 
 def labels(description: Description, y: Any) -> np.ndarray:
@@ -131,30 +128,17 @@ def _flat(name: str, column: Any) -> np.ndarray:
     return values
 
 
-def _checked_numbers(field: Numeric | Plain | Binned, values: np.ndarray) -> tuple[np.ndarray, int]:
-    numbers, (low, high) = quantities(field.name, values), _ends(field)
-    outside = (numbers < low) | (numbers >= high if isinstance(field, Binned) else numbers > high)
-    return numbers, int(outside.sum())
-
-
 def _places(name: str, values: np.ndarray, known: Sequence[str], what: str) -> np.ndarray:
     """Each value's position in a declared list, by its text or as the same number (1, 1.0 and 01)."""
-    exact = {word: at for at, word in enumerate(known)}
-    loose = {_canonical(word): at for word, at in exact.items()}
-    places = []
+    find, places = finder(known), []
     for row, value in enumerate(values.tolist(), 1):
         if _missing(value):
             raise InputError(f"column {name!r}: row {row} is empty. Fill in or remove such rows.")
-        place = exact.get(str(value), loose.get(_canonical(value)))
-        if place is None:
+        place = find(str(value))
+        if place < 0:
             raise InputError(f"column {name!r}: row {row} is none of {what}: {_few(known)}. Correct it.")
         places.append(place)
     return np.array(places, int)
-
-
-def _canonical(value: Any) -> str:
-    number = np.nan if isinstance(value, bool) else _number(value)
-    return f"number {number!r}" if np.isfinite(number) else str(value)
 
 
 def _images(description: Description, rows: Rows) -> np.ndarray:
@@ -172,10 +156,6 @@ def _images(description: Description, rows: Rows) -> np.ndarray:
         remedy = "Scale bytes by 1/255." if (low, high) == (0, 1) else "Move such values to its nearer end."
         raise InputError(f"rows: image {row} has a value outside [{low:g}, {high:g}], or none. {remedy}")
     return images.astype(np.float32)
-
-
-def _ends(field: Numeric | Plain | Binned) -> tuple[float, float]:
-    return (field.edges[0], field.edges[-1]) if isinstance(field, Binned) else (field.low, field.high)
 
 
 def _number(value: Any) -> float:

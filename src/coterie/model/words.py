@@ -16,7 +16,7 @@ from coterie.model.description import Description
 from coterie.model.predictor import TrainedModel
 from coterie.model.weights import Weight, largest
 from coterie.problems.datasets.dates import day
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
+from coterie.problems.fields import Category, Days, Field, Flag, Parts
 from coterie.problems.metrics import METRICS
 from coterie.units import counted, several, told_owners
 
@@ -45,23 +45,37 @@ def shown(model: TrainedModel, digest: str) -> str:
 
 
 def card(model: TrainedModel, digest: str) -> str:
-    """The model card, in Markdown, from the model's file alone."""
+    """The model card, in Markdown, from the model's file alone: `templates/card.md`, all that is put in `mark`ed."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     description = model.description
-    sections = {
-        "What it does": f"{mark(_sentence(predicts(description)))}. A row is {mark(rows_in_words(description))}. "
-        f"{mark(_sentence(_make(model)))}.",
-        "What a row has": _columns_table(description),
-        "What it was trained on": _training_list(description),
-        "What is promised": _promise(description),
-        "How good it is": mark(metric_in_words(description)),
-        "Largest weights": _weights_table(model),
-        "How to use it": _usage(description),
-        "How to check it": f"The digest in the file must be `{digest}`; `coterie show` and `coterie.load` compare it "
-        "with the file's content. It finds damage, not forgery: take it from whoever published the model. "
-        "`coterie certify --from FILE` computes the promise again.",
-    }
-    body = "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items())
-    return f"# Model card: {mark(description.target)}\n\n{body}\n"
+    pages = Environment(
+        loader=PackageLoader("coterie.model"),
+        finalize=lambda value: mark(str(value)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return pages.get_template("card.md").render(
+        target=description.target,
+        predicts=_sentence(predicts(description)),
+        row=rows_in_words(description),
+        made=_sentence(_make(model)),
+        columns=[(field.name, _field(field)) for field in description.fields],
+        trained=_sentence(trained(description)),
+        training=description.training,
+        units=several(description.privacy["unit"]),
+        settings=_settings(description.training["settings"]),
+        about=f"For one {description.privacy['unit']}: {promise_is_about(description)}.",
+        costs=costs(description),
+        notes=_notes(description),
+        privacy=description.privacy,
+        metric=metric_in_words(description),
+        weights=largest(model, _SHOWN),
+        no_weights=_weights_title(model),
+        digest=digest,
+    )
 
 
 def predicts(description: Description) -> str:
@@ -165,8 +179,7 @@ def _make(model: TrainedModel) -> str:
 
 
 def _field(field: Field) -> str:
-    missing = field.missing
-    return _holds(field) + (f"; may be empty ({missing})" if missing else "")
+    return _holds(field) + (f"; may be empty ({field.missing})" if field.missing else "")
 
 
 def _holds(field: Field) -> str:
@@ -179,8 +192,7 @@ def _holds(field: Field) -> str:
     if isinstance(field, Days):
         ends = f"{day(field, field.low)} to {day(field, field.high)}"
         return f"a date from {ends}, written as {field.written}, in days since {field.origin}"
-    low, high = (field.edges[0], field.edges[-1]) if isinstance(field, Binned) else (field.low, field.high)
-    return f"a number from {low:g} to {high:g}" + (f" {field.unit}" if field.unit else "")
+    return f"a number from {field.low:g} to {field.high:g}" + (f" {field.unit}" if field.unit else "")
 
 
 def _some_columns(description: Description) -> str:
@@ -198,71 +210,14 @@ def _weight_line(weight: Weight) -> str:
     return f"  {weight.value:+9.4f}  {weight.column}: {weight.effect}"
 
 
-def _columns_table(description: Description) -> str:
-    if not description.fields:
-        return f"A row is {mark(rows_in_words(description))}."
-    rows = [f"| {mark(field.name)} | {mark(_field(field))} |" for field in description.fields]
-    outside = (
-        "Numbers outside count as the nearest end, as in training. An empty cell, unless it may be, or another value "
-        "is refused."
-    )
-    return "\n".join(["| column | holds |", "|---|---|", *rows, "", outside])
-
-
-def _training_list(description: Description) -> str:
-    facts, unit = description.training, description.privacy["unit"]
-    owners, numbers = [mark(name) for name in facts["owners"]], ""
-    if facts["sizes"] is not None:
-        numbers = f", with their numbers of {mark(several(unit))}"
-        owners = [f"{name} ({size:,})" for name, size in zip(owners, facts["sizes"])]
-    return "\n".join(
-        [
-            f"{mark(_sentence(trained(description)))}.",
-            "",
-            f"* data: {mark(facts['data'])}. {mark(facts['source'])}"
-            + (f"; {mark(facts['note'])}" if facts["note"] else ""),
-            f"* owners{numbers}: {', '.join(owners)}",
-            f"* settings: {mark(_settings(facts['settings']))}; penalty {mark(facts['penalty'])}",
-            f"* by coterie {mark(facts['coterie'])}",
-        ]
-    )
-
-
 def _settings(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in settings.items()) or "the protocol's own"
-
-
-def _promise(description: Description) -> str:
-    rows = [f"| {name} | {mark(value)} |" for name, value in costs(description)]
-    about = f"For one {description.privacy['unit']}: {promise_is_about(description)}."
-    notes = [f"**{mark(note)}**\n" for note in _notes(description)]
-    privacy = description.privacy
-    plain, technical = ([f"* {mark(line)}" for line in privacy[key]] for key in ("promise", "statement"))
-    costs_table = ["| ε | |", "|---|---|", *rows]
-    words = ["In plain words:", "", *plain, "", "For experts:", "", *technical]
-    return "\n".join([mark(about), "", *costs_table, "", *notes, *words])
 
 
 def _notes(description: Description) -> list[str]:
     """Warnings to read first: why nothing is promised, or what the promise rests on."""
     training, privacy = description.training, description.privacy
     return [note for note in (training["caveat"], privacy["reason"], *privacy["warnings"]) if note]
-
-
-def _weights_table(model: TrainedModel) -> str:
-    weights = largest(model, _SHOWN)
-    if not weights:
-        return _weights_title(model)
-    rows = [f"| {mark(weight.column)} | {weight.value:+.4f} | {mark(weight.effect)} |" for weight in weights]
-    return "\n".join(["| column | weight | speaks |", "|---|---|---|", *rows])
-
-
-def _usage(description: Description) -> str:
-    file = "ROWS.csv" if description.fields else "IMAGES.npz"
-    return (
-        f"```\ncoterie predict model.safetensors {file} --out predictions.csv\n```\n\n"
-        '```python\nimport coterie\n\ncoterie.load("model.safetensors").predict(rows)\n```'
-    )
 
 
 def _epsilon(value: float | str | None, sign: str) -> str:

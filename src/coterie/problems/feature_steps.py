@@ -52,7 +52,7 @@ class Maker(NamedTuple):
     """How a step is made: from the number behind its colon and what is public there, or again from its constants."""
 
     make: Callable[[int, Stage], FeatureMap]
-    remake: Callable[[Step], FeatureMap]
+    of_constants: Callable[..., FeatureMap]  # a step's settings and arrays, by name
     number: int | None = None  # where none is written; 0: one must be; None: it takes none
     by_range: bool = False  # whether it needs columns with declared bounds
 
@@ -126,6 +126,15 @@ def _hats(knots: int, stage: Stage) -> FeatureMap:
     return features.piecewise_linear(stage.bounds, knots, features.declared_binary(stage.table.bounds))
 
 
+def _ball(size: int, stage: Stage) -> FeatureMap:
+    del size
+    return features.unit_ball(stage.options.intercept, stage.options.surface, stage.options.steady)
+
+
+def _waves(size: int, stage: Stage) -> FeatureMap:
+    return features.random_fourier(size, stage.options.bandwidth, stage.options.seed)
+
+
 def constants(mapped: FeatureMap, shape: tuple[int, ...]) -> tuple[Step, ...]:
     """The map's steps with every array they need, for rows of that shape.
 
@@ -153,41 +162,21 @@ def rebuilt(steps: Sequence[Step]) -> FeatureMap:
     for step in steps:
         if step.name not in FEATURES and not step.name.startswith(MARK):
             raise InputError(f"features: step {step.name!r} is unknown here. Update coterie.")
-    return features.compose(*(FEATURES.find(step.name).remake(step) for step in steps))
+    return features.compose(
+        *(FEATURES.find(step.name).of_constants(**step.settings, **step.arrays) for step in steps)
+    )
 
 
 _OWN = {
-    "none": Maker(lambda size, stage: features.identity(), lambda step: features.identity()),
-    "scale": Maker(
-        _scaled, lambda step: features.scale_by_bounds(step.arrays["bounds"], **step.settings), by_range=True
-    ),
-    "ball": Maker(
-        lambda size, stage: features.unit_ball(
-            stage.options.intercept, stage.options.surface, stage.options.steady
-        ),
-        lambda step: features.unit_ball(**step.settings),
-    ),
-    "pool": Maker(
-        lambda factor, stage: features.mean_pool(factor), lambda step: features.mean_pool(**step.settings), 2
-    ),
-    "gradients": Maker(
-        lambda cell, stage: features.gradients(cell), lambda step: features.gradients(**step.settings), 4
-    ),
-    "fourier": Maker(
-        lambda size, stage: features.random_fourier(size, stage.options.bandwidth, stage.options.seed),
-        lambda step: features.fourier_along(step.arrays["directions"]),
-        1000,
-    ),
-    "piecewise": Maker(
-        _hats,
-        lambda step: features.piecewise_linear(
-            binary=step.arrays["binary"], bounds=step.arrays["bounds"], **step.settings
-        ),
-        10,
-        by_range=True,
-    ),
-    "centre": Maker(_centre, lambda step: features.centre(step.arrays["mean"], **step.settings)),
-    "pca": Maker(_pca, lambda step: features.projection(step.arrays["centre"], step.arrays["axes"]), 0),
+    "none": Maker(lambda size, stage: features.identity(), features.identity),
+    "scale": Maker(_scaled, features.scale_by_bounds, by_range=True),
+    "ball": Maker(_ball, features.unit_ball),
+    "pool": Maker(lambda factor, stage: features.mean_pool(factor), features.mean_pool, 2),
+    "gradients": Maker(lambda cell, stage: features.gradients(cell), features.gradients, 4),
+    "fourier": Maker(_waves, features.fourier_along, 1000),
+    "piecewise": Maker(_hats, features.piecewise_linear, 10, by_range=True),
+    "centre": Maker(_centre, features.centre),
+    "pca": Maker(_pca, features.projection, 0),
 }
 
 
@@ -203,7 +192,7 @@ def _maker(name: str, thing: Any) -> Maker:
     mapped = thing if isinstance(thing, FeatureMap) else FeatureMap(name, features.in_chunks(rows))
     step = Step(name, {"from": FEATURES.origin(name.removeprefix(MARK))})
     mapped = mapped._replace(name=name, steps=(step,))
-    return Maker(lambda size, stage: _tried(mapped, stage), lambda step: mapped)
+    return Maker(lambda size, stage: _tried(mapped, stage), lambda **constants: mapped)
 
 
 def _tried(mapped: FeatureMap, stage: Stage) -> FeatureMap:

@@ -47,6 +47,16 @@ class Binned(NamedTuple):
     edges: tuple[float, ...]
     unit: str = ""
 
+    @property
+    def low(self) -> float:
+        """The lowest edge."""
+        return self.edges[0]
+
+    @property
+    def high(self) -> float:
+        """The highest edge."""
+        return self.edges[-1]
+
 
 class Category(NamedTuple):
     """One of a public list of values, one-hot."""

@@ -14,9 +14,8 @@ from coterie.errors import InputError
 from coterie.problems.table import Table
 from coterie.units import RECORD, Unit
 
-LEAST = (
-    2  # units of an owner; with one, its size and its unit are the same secret, unless an owner is the unit
-)
+# Units of an owner; with one, its size and its unit are the same secret, unless an owner is the unit.
+LEAST = 2
 
 
 class Partition(NamedTuple):
@@ -77,13 +76,13 @@ def by_column(
     return Partition(rows, tuple(str(names[index]) for index in staying), "column")
 
 
-def dirichlet(labels: np.ndarray, owners: int, alpha: float, seed: int = 0, least: int = LEAST) -> Partition:
+def dirichlet(labels: np.ndarray, owners: int, alpha: float, seed: int = 0) -> Partition:
     """Label skew: each class is shared out by its own Dirichlet(alpha) draw; small alpha, uneven owners.
 
-    An owner left with fewer than `least` rows takes the missing ones from the largest owner.
+    An owner left with fewer than `LEAST` rows takes the missing ones from the largest owner.
     """
     _check.positive("alpha", alpha)
-    _enough(len(labels), owners, least)
+    _enough(len(labels), owners, LEAST)
     rng = np.random.default_rng(seed)
     parts: list[list[np.ndarray]] = [[] for _ in range(owners)]
     for label in np.unique(labels):
@@ -91,7 +90,7 @@ def dirichlet(labels: np.ndarray, owners: int, alpha: float, seed: int = 0, leas
         cuts = (np.cumsum(rng.dirichlet(np.full(owners, alpha)))[:-1] * len(rows)).astype(int)
         for part, piece in zip(parts, np.split(rows, cuts)):
             part.append(piece)
-    return _named(_level([np.concatenate(part) for part in parts], least))
+    return _named(_level([np.concatenate(part) for part in parts]))
 
 
 def two_groups(n: int, owners: int, ratio: float, seed: int = 0) -> Partition:
@@ -103,8 +102,11 @@ def two_groups(n: int, owners: int, ratio: float, seed: int = 0) -> Partition:
     if not ratio >= 1:
         raise InputError(f"ratio={ratio}: must be >= 1, the size of a large owner over that of a small one.")
     _check.positive("ratio", ratio)
+    _enough(n, owners, LEAST)
     large = owners // 2
-    return _cut(n, np.r_[np.full(large, ratio), np.ones(owners - large)], LEAST, seed)
+    weights = np.r_[np.full(large, ratio), np.ones(owners - large)]
+    cuts = np.round(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
+    return _named(_level(np.split(np.random.default_rng(seed).permutation(n), cuts)))
 
 
 def random_sizes(n: int, owners: int, floor: int = LEAST, seed: int = 0) -> Partition:
@@ -198,18 +200,12 @@ def _enough(n: int, owners: int, least: int) -> None:
         )
 
 
-def _cut(n: int, weights: np.ndarray, least: int, seed: int) -> Partition:
-    _enough(n, len(weights), least)
-    cuts = np.round(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
-    return _named(_level(np.split(np.random.default_rng(seed).permutation(n), cuts), least))
-
-
-def _level(parts: list[np.ndarray], least: int) -> list[np.ndarray]:
+def _level(parts: list[np.ndarray]) -> list[np.ndarray]:
     for at in range(len(parts)):
-        while len(parts[at]) < least:
+        while len(parts[at]) < LEAST:
             largest = max(range(len(parts)), key=lambda owner: len(parts[owner]))
-            short = least - len(parts[at])
-            spare = min(short, len(parts[largest]) - least)
+            short = LEAST - len(parts[at])
+            spare = min(short, len(parts[largest]) - LEAST)
             parts[at] = np.concatenate([parts[at], parts[largest][-spare:]])
             parts[largest] = parts[largest][:-spare]
     return parts

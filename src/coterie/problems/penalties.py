@@ -104,20 +104,17 @@ def elastic_net(l1: float, l2: float) -> Penalty:
 def ball(radius: float, strength: float = 0.0) -> Penalty:
     """strength/2 ‖x‖² inside the 2-norm ball, infinite outside; holds for every weight, also 0."""
     _check.positive("radius", radius)
-    _check.not_negative("strength", strength)
+    inside = l2(strength)
 
     def minimise(z: PyTree, weight: Array | float, quad: Array | float) -> PyTree:
         # -z / curvature, shortened to the radius: one quotient that is also right for curvature 0.
         curvature = weight * strength + quad
         return _scaled(z, -_quotient(radius, jnp.maximum(_norm(z), radius * curvature)))
 
-    return Penalty(
+    return inside._replace(
         name="ball",
-        value=lambda x: _inside(_norm(x), radius, 0.5 * strength * _square(x)),
-        gradient=lambda x: _scaled(x, strength),
+        value=lambda x: _inside(_norm(x), radius, inside.value(x)),
         minimise=minimise,
-        strong_convexity=strength,
-        smoothness=strength,
         walled=True,
     )
 
@@ -126,11 +123,11 @@ def ball(radius: float, strength: float = 0.0) -> Penalty:
 def box(bound: float, strength: float = 0.0) -> Penalty:
     """strength/2 ‖x‖² where every |x_j| <= bound, infinite elsewhere; holds for every weight, also 0."""
     _check.positive("bound", bound)
-    _check.not_negative("strength", strength)
+    inside = l2(strength)
 
     def value(x: PyTree) -> Array:
         largest = jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(x)]).max()
-        return _inside(largest, bound, 0.5 * strength * _square(x))
+        return _inside(largest, bound, inside.value(x))
 
     def minimise(z: PyTree, weight: Array | float, quad: Array | float) -> PyTree:
         curvature = weight * strength + quad
@@ -138,15 +135,7 @@ def box(bound: float, strength: float = 0.0) -> Penalty:
             lambda leaf: -leaf * _quotient(bound, jnp.maximum(jnp.abs(leaf), bound * curvature)), z
         )
 
-    return Penalty(
-        name="box",
-        value=value,
-        gradient=lambda x: _scaled(x, strength),
-        minimise=minimise,
-        strong_convexity=strength,
-        smoothness=strength,
-        walled=True,
-    )
+    return inside._replace(name="box", value=value, minimise=minimise, walled=True)
 
 
 @lru_cache

@@ -24,7 +24,7 @@ from coterie.mechanisms.clipping import (
     row_norms,
 )
 from coterie.mechanisms.turns import in_turn
-from coterie.problems.losses import Loss
+from coterie.problems.losses import Loss, softmax
 from coterie.problems.models import Model
 from coterie.problems.penalties import Penalty
 from coterie.program import Batch
@@ -62,13 +62,12 @@ def clipped(
     batch: Batch,
     clip_norm: Array | float,
     order: Order = 2,
-    microbatch: int | None = None,
 ) -> Clipped:
     """Σ over the batch of mask · clip(gradient of the record's loss), and all records' norms.
 
     The penalty has no part in it. Models with `factors` take the closed form (one matrix product a layer);
-    others form each record's gradient. Either way `microbatch` records at a time: as given, else the
-    problem's, else the model's, else as many as stay in cache (closed form) or 64.
+    others form each record's gradient. Either way `microbatch` records at a time: the problem's, else
+    the model's, else as many as stay in cache (closed form) or 64.
 
     Guarantee: one record changes the sum by at most `clip_norm` when added, 2 `clip_norm` when replaced
     (2-norm, or 1-norm with `order=1`), for any parameters and any content of the record; see `clipping`.
@@ -78,7 +77,7 @@ def clipped(
     Of units (`batch.within`): Σ of clip(Σ over the unit's records of their gradients, or their mean), and all units'
     norms, with the same guarantee for a unit in a record's place.
     """
-    size = microbatch or problem.microbatch or problem.model.microbatch
+    size = problem.microbatch or problem.model.microbatch
     if batch.within is not None:
         return _clipped_units(problem, params, batch, clip_norm, order, size)
     if problem.model.factors is not None:
@@ -103,8 +102,8 @@ def clipped(
     def record_loss(params: PyTree, x: Array, y: Array) -> Array:
         return problem.loss.value(problem.model.scores(params, x[None]), y[None])[0]
 
-    gradient = jax.grad(record_loss)
-    return clip_per_record(gradient, params, batch, clip_norm, size or _GRADIENTS, order, problem.careful)
+    gradient = partial(jax.grad(record_loss), params)
+    return clip_per_record(gradient, batch, clip_norm, size or _GRADIENTS, order, problem.careful)
 
 
 def _clipped_units(
@@ -116,8 +115,8 @@ def _clipped_units(
     if layers is None or most * width > _CACHED:
         batch = batch._replace(mask=batch.mask * gathering.numbers(batch))
         at_once = max(1, (size or _GRADIENTS) // most)
-        gradient = partial(_unit_gradient, problem, size or max(_LEAST, _CACHED // width))
-        return clip_per_record(gradient, params, batch, clip_norm, at_once, order, problem.careful)
+        gradient = partial(_unit_gradient, problem, size or max(_LEAST, _CACHED // width), params)
+        return clip_per_record(gradient, batch, clip_norm, at_once, order, problem.careful)
 
     def clip(params: PyTree, clip_norm: Array, part: _Measured) -> Clipped:
         units, laid = part.mask.shape[0], gathering.laid(Batch(*part[:4]), problem.mean)
@@ -149,8 +148,9 @@ def _clipped_units(
 
 
 def _plain(problem: Problem) -> bool:
-    """Whether the C function serves this problem."""
-    return problem.model.is_linear and problem.loss.name == "softmax" and not problem.careful
+    """Whether the C function serves this problem: its slopes are those of `softmax`, and of no loss like it."""
+    is_softmax = problem.loss.outputs > 1 and problem.loss is softmax(problem.loss.outputs)
+    return problem.model.is_linear and is_softmax and not problem.careful
 
 
 def _unit_gradient(problem: Problem, size: int, params: PyTree, x: Array, y: Array, within: Array) -> PyTree:
@@ -168,15 +168,10 @@ def _unit_gradient(problem: Problem, size: int, params: PyTree, x: Array, y: Arr
 
 
 def clipped_sum(
-    problem: Problem,
-    params: PyTree,
-    batch: Batch,
-    clip_norm: Array | float,
-    order: Order = 2,
-    microbatch: int | None = None,
+    problem: Problem, params: PyTree, batch: Batch, clip_norm: Array | float, order: Order = 2
 ) -> PyTree:
     """The sum of `clipped` alone, with its guarantee."""
-    return clipped(problem, params, batch, clip_norm, order, microbatch).total
+    return clipped(problem, params, batch, clip_norm, order).total
 
 
 def clipped_mean(problem: Problem, params: PyTree, batch: Batch, clip_norm: Array | float) -> Clipped:

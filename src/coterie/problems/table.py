@@ -39,9 +39,7 @@ class Table:
     columns_declared: bool = True  # False: ranges and lists were read off the rows
     target: str = "target"  # what is learnt, as its owners call it
     target_unit: str = ""  # of a regression's target, in words
-    fields: tuple[
-        Feature, ...
-    ] = ()  # the columns before they were encoded as `columns`; a known image has none
+    fields: tuple[Feature, ...] = ()  # the columns before they were encoded; a known image has none
     owner: np.ndarray | None = None  # (rows,) natural owner of each row, as integer codes; -1: none
     owner_names: tuple[str, ...] = ()
     whose: Whose | None = None  # whom each row is about, where a unit of privacy is more than a record

@@ -24,9 +24,7 @@ class Crossing(NamedTuple):
     """Who fetches what: `sent[hop]` are (devices, period, width) rows that each device sends `hop` places back."""
 
     sent: dict[int, np.ndarray]
-    place: (
-        np.ndarray
-    )  # (devices, period, all owners) where a device finds an owner's row; -1 where it does not
+    place: np.ndarray  # (devices, period, all owners) where a device finds an owner's row; -1: it does not
 
 
 def held(owners: int, devices: int) -> int:
@@ -53,10 +51,7 @@ def spread(mixer: Mixer, owners: int, devices: int) -> Mixer:
     graph, *coefficients = (mixer.arrays,) if plain else mixer.arrays
     neighbours = isinstance(graph, PaddedNeighbours)
     split = _neighbours(graph, owners, devices) if neighbours else _links(graph, owners, devices)
-    tiled = [
-        np.broadcast_to(np.asarray(coefficient), (devices, *coefficient.shape))
-        for coefficient in coefficients
-    ]
+    tiled = [np.broadcast_to(np.asarray(each), (devices, *each.shape)) for each in coefficients]
     # Where nothing travels, making all leaves one array would copy them for nothing: a quarter of a network's round.
     apply = mixer.apply if devices == 1 else _as_one(mixer.apply)
     return Mixer(apply, (split, *tiled) if tiled else split)

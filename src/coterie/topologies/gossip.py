@@ -28,11 +28,7 @@ _MOST = 100_000  # gossip steps a round; nobody can mean more
 
 def accelerates(topology: Topology, gossip_steps: int) -> bool:
     """Whether Chebyshev acceleration applies: several steps of one symmetric, doubly stochastic W."""
-    if (
-        gossip_steps < 2
-        or topology.period > 1
-        or not (topology.is_symmetric and topology.is_doubly_stochastic)
-    ):
+    if gossip_steps < 2 or not topology.is_static_gossip:
         return False
     low, high = topology.eigenvalue_range
     return high - low > _FLAT and high < 1 - _CONNECTED
@@ -64,11 +60,7 @@ def annihilating(topology: Topology) -> np.ndarray | None:
     >>> len(annihilating(build("ring", 20)))
     10
     """
-    if (
-        topology.period > 1
-        or topology.averages
-        or not (topology.is_symmetric and topology.is_doubly_stochastic)
-    ):
+    if topology.averages or not topology.is_static_gossip:
         return None
     eigenvalues = spectrum.values(topology.schedule[0], topology.owners)
     if eigenvalues is None or not len(eigenvalues) or eigenvalues.max() > 1 - _CONNECTED:
@@ -119,9 +111,7 @@ def contraction(topology: Topology, gossip_steps: int = 1, accelerate: bool = Tr
         low, high = topology.eigenvalue_range
         beyond = 2.0 * (1.0 - high) / (high - low)  # 1 + this is 1 where [low, high] is mapped onto [-1, 1]
         grown = math.log1p(beyond + math.sqrt(beyond * (2.0 + beyond)))
-        return 1.0 / math.cosh(
-            min(gossip_steps * grown, _LONG)
-        )  # 1 / T(1 + beyond), Chebyshev's of that degree
+        return 1.0 / math.cosh(min(gossip_steps * grown, _LONG))  # 1 / T(1 + beyond), of that degree
     if topology.period == 1 or not topology.is_doubly_stochastic:
         if topology.is_symmetric or not topology.is_doubly_stochastic:
             return (1.0 - topology.spectral_gap) ** gossip_steps

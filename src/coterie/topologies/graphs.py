@@ -57,14 +57,15 @@ def ring(owners: int) -> LinkList:
     return _plain(owners, ((owner, (owner + 1) % owners) for owner in range(owners) if owners > 1))
 
 
-def torus(owners: int) -> Graph:
+def torus(owners: int) -> LinkList:
     """A grid that wraps around, as square as the number of owners allows (a ring where it is prime)."""
     rows = max(r for r in range(1, math.isqrt(_check.count("owners", owners)) + 1) if owners % r == 0)
     if rows == 1:
         return ring(owners)
-    import networkx as nx
-
-    return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, owners // rows, periodic=True))
+    columns = owners // rows
+    along = ((at, at - at % columns + (at + 1) % columns) for at in range(owners))
+    across = ((at, (at + columns) % owners) for at in range(owners))
+    return _plain(owners, (*along, *across))
 
 
 def star(owners: int) -> LinkList:

@@ -34,9 +34,8 @@ from coterie.topologies import gossip
 from coterie.topologies.topology import Topology
 from coterie.topologies.weights import Edges
 
-Kernel = Callable[
-    [PyTree, Array, Array | int], Array
-]  # (arrays, one leaf, index into the period) -> mixed leaf
+# (arrays, one leaf, index into the period) -> mixed leaf
+Kernel = Callable[[PyTree, Array, Array | int], Array]
 
 AXIS = "owners"  # of the mesh, where owners are spread over devices (`topologies.crossing`)
 _UNROLL = 32  # in-neighbours; a scan takes about twice as long, but its program does not grow with them
@@ -63,9 +62,7 @@ class Links(NamedTuple):
 class Mixer(NamedTuple):
     """mixed_i = Σ_j w_ij(step) messages_j, on every leaf of a pytree; leaves start with the owners axis."""
 
-    apply: Callable[
-        [PyTree, PyTree, Array], PyTree
-    ]  # (arrays, messages, step from 1) -> mixed; static under jit
+    apply: Callable[[PyTree, PyTree, Array], PyTree]  # (arrays, messages, step from 1) -> mixed; static
     arrays: PyTree
 
 
@@ -111,9 +108,8 @@ def _padded_neighbours(topology: Topology, widest: int) -> PaddedNeighbours:
     weights = np.zeros(shape, np.float32)
     for t, edges in enumerate(topology.schedule):
         counts = np.bincount(edges.target, minlength=topology.owners)
-        place = np.arange(len(edges.target)) - np.repeat(
-            np.cumsum(counts) - counts, counts
-        )  # sorted by target
+        first = np.cumsum(counts) - counts  # edges are sorted by target
+        place = np.arange(len(edges.target)) - np.repeat(first, counts)
         sources[t, place, edges.target] = edges.source
         weights[t, place, edges.target] = _single(edges)
     return PaddedNeighbours(jnp.asarray(sources), jnp.asarray(weights), {})

@@ -24,19 +24,15 @@ def residue(
     >>> round(own, 2), residue(build("ring", 20), np.eye(20), 10, 100)
     (1.96, (0.0, 0.0))
     """
-    if topology.averages or _is_exact(topology, gossip_steps):
+    exact = gossip.annihilating(topology)
+    if topology.averages or (exact is not None and len(exact) <= gossip_steps):
         return 0.0, 0.0
     if topology.owners > spectrum.DENSE:
         square = gossip.contraction(topology, gossip_steps) ** 2
         worst = min(square / max(1 - square, 1e-12), float(rounds))
         return worst, worst * float(np.mean(np.diag(covariance)))
-    static = topology.period == 1 and topology.is_symmetric and topology.is_doubly_stochastic
-    return (_by_spectrum if static else _by_matrices)(topology, covariance, gossip_steps, rounds)
-
-
-def _is_exact(topology: Topology, gossip_steps: int) -> bool:
-    numbers = gossip.annihilating(topology)
-    return numbers is not None and len(numbers) <= gossip_steps
+    compute = _by_spectrum if topology.is_static_gossip else _by_matrices
+    return compute(topology, covariance, gossip_steps, rounds)
 
 
 def _by_spectrum(topology: Topology, covariance: np.ndarray, steps: int, rounds: int) -> tuple[float, float]:

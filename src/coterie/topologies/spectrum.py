@@ -48,13 +48,10 @@ def extremes(edges: Edges, owners: int) -> tuple[float, float]:
     """Smallest and largest eigenvalue of a symmetric doubly stochastic W, without the 1 of the mean."""
     if owners == 1:
         return 0.0, 0.0
-    symbol = _symbol(edges, owners)
-    if symbol is not None:
-        return float(symbol.real[1:].min()), float(symbol.real[1:].max())
-    if owners <= DENSE:
-        values = np.linalg.eigvalsh(dense(edges, owners))
-        return float(values[0]), float(values[-2])
-    return _sparse_extremes(edges, owners)
+    all_of_them = values(edges, owners)
+    if all_of_them is None:
+        return _sparse_extremes(edges, owners)
+    return float(all_of_them[0]), float(all_of_them[-1])
 
 
 def values(edges: Edges, owners: int) -> np.ndarray | None:

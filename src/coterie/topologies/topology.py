@@ -87,6 +87,11 @@ class Topology:
         return True
 
     @cached_property
+    def is_static_gossip(self) -> bool:
+        """Whether it is one symmetric, doubly stochastic W in every step: its eigenvalues tell all."""
+        return self.period == 1 and self.is_symmetric and self.is_doubly_stochastic
+
+    @cached_property
     def window(self) -> int:
         """Smallest B such that any B consecutive graphs are strongly connected together; an error if none."""
         if self.averages:
@@ -116,7 +121,7 @@ class Topology:
         Static and doubly stochastic: 1 - the second largest singular value of W. Not doubly stochastic
         (push-sum): eigenvalue moduli instead. Zero when the owners never agree.
         """
-        if self.period == 1 and self.is_symmetric and self.is_doubly_stochastic:
+        if self.is_static_gossip:
             low, high = self.eigenvalue_range
             return float(np.clip(1.0 - max(abs(low), abs(high)), 0.0, 1.0))
         measure = spectrum.product_norm if self.is_doubly_stochastic else spectrum.product_rate

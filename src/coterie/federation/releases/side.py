@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,15 +40,6 @@ class OwnRecords(NamedTuple):
     def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """One record a row, and which unit each is of."""
         return (self.x, self.y, None) if self.within is None else laid_out(self.x, self.y, self.within)
-
-
-class Judged(NamedTuple):
-    """The records that a model is evaluated on. They never leave this process, either."""
-
-    x: np.ndarray  # (rows, ...)
-    y: np.ndarray  # (rows,)
-    codes: np.ndarray | None  # (rows,) which group each is in, where there are groups
-    unit: np.ndarray | None = None  # (rows,) which unit each is of, where several may be of one
 
 
 _ATTEMPT = 2**20  # steps between a test's draws for two attempts at one round; others' are never the same
@@ -182,7 +173,7 @@ class RegisterSide:
 
 def noisy_table(
     tally: Callable[..., np.ndarray],
-    records: tuple[np.ndarray | None, ...],
+    records: tuple[Any, ...],
     noise: Callable[[], np.ndarray],
     model: PyTree,
 ) -> bytes:

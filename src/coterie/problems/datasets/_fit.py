@@ -14,13 +14,12 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.problems.datasets import pixels
 from coterie.problems.datasets._encode import Encoded, encode
-from coterie.problems.datasets.cells import flag_numbers, nothing, stand_in
+from coterie.problems.datasets.cells import finder, flag_numbers, nothing, stand_in
 from coterie.problems.datasets.dates import dates_of, day, days_since
 from coterie.problems.datasets.declared import Declared
 from coterie.problems.datasets.frames import Frame, empty_cell, first_row, numbers, texts
 from coterie.problems.fields import (
     MARKED,
-    Binned,
     Category,
     Days,
     Feature,
@@ -29,7 +28,7 @@ from coterie.problems.fields import (
     Image,
     Parts,
 )
-from coterie.problems.names import folded, number_text
+from coterie.problems.names import folded
 
 _UNLISTED = object()  # what a cell becomes that its list does not hold
 SAID = 10  # columns that findings speak of one by one
@@ -99,8 +98,7 @@ def _values(column: Frame, field: Field) -> tuple[np.ndarray, list[Outside]]:
         becomes = flag_numbers(field) if isinstance(field, Flag) else np.array([*listed, _UNLISTED], object)
         return becomes[codes], [_unlisted(field.name, listed, words, codes)]
     values = numbers(column)
-    low, high = (field.edges[0], field.edges[-1]) if isinstance(field, Binned) else (field.low, field.high)
-    return values, [out_of_range(field.name, values, low, high)]
+    return values, [out_of_range(field.name, values, field.low, field.high)]
 
 
 def _dates(column: Frame, field: Days | Parts) -> np.ndarray:
@@ -150,22 +148,11 @@ def _near(words: np.ndarray, vocabulary: Sequence[str]) -> int:
 
 
 def places(words: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
-    """The place of each word in a public list, -1 if nowhere; a number fits however it is written.
-
-    >>> places(np.array(["b", "z", "1.0"], object), ("a", "b", "1")).tolist()
-    [1, -1, 2]
-    """
+    """The place of each word in a public list, -1 if nowhere."""
     import pandas as pd
 
-    exact = {word: at for at, word in enumerate(vocabulary)}
-    loose: dict[str, int] = {}
-    for at, word in enumerate(vocabulary):
-        canonical = number_text(word)
-        if canonical is not None:  # two of the list that are the same number: only as they are written
-            loose[canonical] = -1 if canonical in loose else at
     codes, different = pd.factorize(words)
-    positions = [exact.get(word, loose.get(number_text(word) or "", -1)) for word in different]
-    return np.array(positions, np.int32)[codes]
+    return np.array([*map(finder(vocabulary), different)], np.int32)[codes]
 
 
 def declared_targets(column: Frame, declared: Declared) -> tuple[np.ndarray, tuple[Outside, ...]]:

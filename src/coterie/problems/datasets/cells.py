@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
 import numpy as np
 
 from coterie.problems.datasets.dates import day
-from coterie.problems.fields import Binned, Category, Days, Field, Flag, Parts
+from coterie.problems.fields import Category, Days, Field, Flag, Parts
+from coterie.problems.names import number_text
+
+
+def finder(vocabulary: Sequence[str]) -> Callable[[str], int]:
+    """A function from a word to its place in a public list, -1 if nowhere; a number fits however it is written.
+
+    >>> list(map(finder(("a", "b", "1")), ("b", "z", "1.0")))
+    [1, -1, 2]
+    """
+    exact = {word: at for at, word in enumerate(vocabulary)}
+    loose: dict[str, int] = {}
+    for at, word in enumerate(vocabulary):
+        canonical = number_text(word)
+        if canonical is not None:  # two of the list that are the same number: only as they are written
+            loose[canonical] = -1 if canonical in loose else at
+    return lambda word: exact.get(word, loose.get(number_text(word) or "", -1))
 
 
 def stand_in(field: Field) -> Any:
@@ -19,7 +36,7 @@ def stand_in(field: Field) -> Any:
         return field.true[0]
     if isinstance(field, (Days, Parts)):
         return date.fromisoformat(day(field, field.low) if isinstance(field, Days) else "1970-01-01")
-    return field.edges[0] if isinstance(field, Binned) else field.low
+    return field.low
 
 
 def nothing(field: Field) -> Any:

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.datasets.kinds import Spec, as_field, is_list, plain, span
-from coterie.problems.fields import Feature, Image, is_text
+from coterie.problems.fields import Feature, Image
 from coterie.problems.names import number_text
 from coterie.units import Unit, unit_of
 
@@ -77,11 +77,6 @@ class Declared:
     def fields(self) -> tuple[Feature, ...]:
         """The columns, as they are encoded."""
         return tuple(as_field(name, values) for name, values in self.columns.items())
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Names of the columns whose cells are read as they are written."""
-        return tuple(field.name for field in self.fields if is_text(field))
 
     def unit_with(
         self, unit: str | None, records: int | None = None, mean: bool = False, latest: str | None = None

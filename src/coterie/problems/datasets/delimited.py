@@ -96,29 +96,20 @@ def header(path: Path, content: str) -> Header:
 
 def beginning(path: Path) -> str:
     """The characters that a file's header is among. What comes after it may be cut anywhere, and is not to be used."""
-    with path.open("rb") as file:
-        data = file.read(4 * MOST_HEADER)
-    if data.startswith(_WIDE):
-        raise _wide(path)
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "\n".join(map(_leniently, data.split(b"\n")))
-
-
-def _leniently(line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        return line.decode(_OTHER, errors="replace")
+    return _decoded(path, 4 * MOST_HEADER, "replace").content
 
 
 def decoded(path: Path) -> Text:
     """The characters of a file; InputError names the first line that is written in neither encoding."""
-    data = path.read_bytes()
+    return _decoded(path, -1, "strict")
+
+
+def _decoded(path: Path, most: int, otherwise: str) -> Text:
+    """So many bytes; `otherwise`: what to do where a line is in neither encoding."""
+    with path.open("rb") as file:
+        data = file.read(most)
     if data.startswith(_WIDE):
-        raise _wide(path)
+        raise InputError(f"data={str(path)!r}: is written in UTF-16. Save it as CSV in UTF-8.")
     marked = data.startswith(codecs.BOM_UTF8)
     data = data.removeprefix(codecs.BOM_UTF8)
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -127,28 +118,24 @@ def decoded(path: Path) -> Text:
     except UnicodeDecodeError:
         parts, other_lines = [], 0
         for number, line in enumerate(data.split(b"\n"), 1):
-            part, is_other = _line(path, line, number)
+            try:
+                part, is_other = _line(line, otherwise)
+            except UnicodeDecodeError:
+                raise InputError(
+                    f"data={str(path)!r}: line {number} is neither UTF-8 nor Windows-1252 (Latin-1). "
+                    "Save the file as CSV in UTF-8."
+                ) from None
             parts.append(part)
             other_lines += is_other
         return Text("\n".join(parts), marked, other_lines, lines)
 
 
-def _wide(path: Path) -> InputError:
-    return InputError(f"data={str(path)!r}: is written in UTF-16. Save it as CSV in UTF-8.")
-
-
-def _line(path: Path, line: bytes, number: int) -> tuple[str, bool]:
+def _line(line: bytes, otherwise: str) -> tuple[str, bool]:
+    """The line's characters, and whether it is no UTF-8."""
     try:
         return line.decode("utf-8"), False
     except UnicodeDecodeError:
-        pass
-    try:
-        return line.decode(_OTHER), True
-    except UnicodeDecodeError:
-        raise InputError(
-            f"data={str(path)!r}: line {number} is neither UTF-8 nor Windows-1252 (Latin-1). "
-            "Save the file as CSV in UTF-8."
-        ) from None
+        return line.decode(_OTHER, otherwise), True
 
 
 def _about_lines(text: Text) -> tuple[str, ...]:

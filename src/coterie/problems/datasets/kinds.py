@@ -57,16 +57,15 @@ def as_field(name: str, spec: Spec) -> Feature:
     what = f"column {name!r}"
     entry = spec if isinstance(spec, Mapping) else _short(spec)
     kind = _kind(what, entry)
+    make, keys = _KINDS[kind]
     for key in entry:
-        if key not in _KEYS[kind]:
-            raise InputError(
-                f"{what}: {key!r} does not go with {kind!r}. Known there: {', '.join(_KEYS[kind])}."
-            )
+        if key not in keys:
+            raise InputError(f"{what}: {key!r} does not go with {kind!r}. Known there: {', '.join(keys)}.")
     if kind in ("range", "date") and is_id(name):
         raise InputError(
             f"{what}: is named like an id, which says who a row is about. Name it in leave_out, or list its values."
         )
-    return _MAKE[kind](name, what, entry)
+    return make(name, what, entry)
 
 
 def plain(spec: Any) -> Any:
@@ -168,16 +167,14 @@ def _image(name: str, what: str, entry: Mapping[str, Any]) -> Image:
     return Image(name, tuple(shape), *span(what, entry["range"]))
 
 
-_MAKE: Mapping[str, Callable[[str, str, Mapping[str, Any]], Feature]] = {
-    "range": _number, "values": _category, "true": _flag, "date": _days, "parts": _parts, "image": _image,
-}  # fmt: skip
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "range": ("range", "unit", "missing"),
-    "values": ("values", "missing"),
-    "true": ("true", "false", "missing"),
-    "date": ("date", "range", "written", "missing"),
-    "parts": ("parts", "written", "missing"),
-    "image": ("image", "range"),
+# By the key that tells it: how it is made, and all keys that it may have.
+_KINDS: Mapping[str, tuple[Callable[[str, str, Mapping[str, Any]], Feature], tuple[str, ...]]] = {
+    "range": (_number, ("range", "unit", "missing")),
+    "values": (_category, ("values", "missing")),
+    "true": (_flag, ("true", "false", "missing")),
+    "date": (_days, ("date", "range", "written", "missing")),
+    "parts": (_parts, ("parts", "written", "missing")),
+    "image": (_image, ("image", "range")),
 }
 
 

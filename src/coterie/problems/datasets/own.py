@@ -75,12 +75,7 @@ def load_file(
         raise InputError(
             f"target=None: name the column of {path} that is to be learnt (--target, or target in a columns file)."
         )
-    text = {
-        *declaration.texts,
-        *([owner] if owner else []),
-        *([] if declaration.range else [declaration.target]),
-    }
-    text |= set(persons.texts_of(unit, declaration))
+    text = persons.texts_of(unit, declaration) | ({owner} if owner else set())
     return table_of(read_frame(path, text), path.name, declaration, owner, unit=unit)
 
 
@@ -102,10 +97,7 @@ def table_of(
     candidates = tuple(
         str(column) for column in frame.columns if column not in (target, owner, unit.column, unit.latest)
     )
-    for what, names in (("leave_out", declaration.leave_out), ("columns", declaration.columns)):
-        for column in names:  # one that is left out by another name would let an id through
-            if column not in frame.columns:
-                raise missing(what, column, name, frame.columns)
+    _check_listed(frame, name, declaration)
     chosen = tuple(declaration.columns) or tuple(
         column for column in candidates if column not in declaration.leave_out
     )
@@ -135,11 +127,22 @@ def table_of(
         findings=(*seen(frame), *unit_findings, *findings((*x.outside, *outside))),
         read_as=read_as(frame),
     )
-    if test_too:
-        return table
+    return table if test_too else _tested_on_all(table)
+
+
+def _tested_on_all(table: Table) -> Table:
+    whose = table.whose
     if whose is not None:
         whose = whose._replace(tested=len(np.unique(whose.codes)))
     return replace(table, x_test=table.x, y_test=table.y, whose=whose)
+
+
+def _check_listed(frame: Frame, name: str, declaration: Declared) -> None:
+    """What a columns file lists is there: to leave out a name that the file lacks would let an id through."""
+    for what, names in (("leave_out", declaration.leave_out), ("columns", declaration.columns)):
+        for column in names:
+            if column not in frame.columns:
+                raise missing(what, column, name, frame.columns)
 
 
 def _check_roles(frame: Frame, name: str, declaration: Declared, owner: str | None, unit: Unit) -> None:

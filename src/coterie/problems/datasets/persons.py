@@ -12,7 +12,7 @@ from coterie.problems.datasets.dates import WRITTEN, dates_of
 from coterie.problems.datasets.declared import Declared, as_feature
 from coterie.problems.datasets.frames import Frame, first_row, missing, numbers, texts
 from coterie.problems.datasets.kinds import Spec
-from coterie.problems.fields import Parts
+from coterie.problems.fields import Parts, is_text
 from coterie.problems.names import alike
 from coterie.problems.whose import Whose
 from coterie.units import Unit
@@ -50,14 +50,16 @@ def codes_of(names: np.ndarray) -> np.ndarray:
     return pd.factorize(names)[0]
 
 
-def texts_of(unit: Unit, declaration: Declared) -> tuple[str, ...]:
-    """Names of the columns that must be read as they are written."""
-    dated = (
-        unit.latest
-        if unit.latest is not None and not _is_number(declaration.columns.get(unit.latest))
-        else None
-    )
-    return tuple(column for column in (unit.column, dated) if column is not None)
+def texts_of(unit: Unit, declaration: Declared) -> set[str]:
+    """Names of the columns that must be read as they are written: of texts, classes, units and dates."""
+    names = {field.name for field in declaration.fields if is_text(field)}
+    if declaration.range is None:
+        names.add(str(declaration.target))
+    if unit.column is not None:
+        names.add(unit.column)
+    if unit.latest is not None and not _is_number(declaration.columns.get(unit.latest)):
+        names.add(unit.latest)
+    return names
 
 
 def _names(column: Frame) -> np.ndarray:

@@ -32,9 +32,7 @@ class Dataset:
     files: tuple[File, ...] = ()
     owners: str = ""  # the natural owner, when there is one
     units: tuple[str, ...] = ()  # columns that say whom a row is about, where `loader` takes the unit, too
-    said: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of the rows' `Table`, where `loader` gives rows alone
+    said: Mapping[str, Any] = field(default_factory=dict)  # what a `Table` of rows alone says besides
 
 
 def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> Table:

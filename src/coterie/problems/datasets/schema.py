@@ -87,8 +87,7 @@ class Schema(Declared):
 
     def read(self, path: Path, unit: Unit = RECORD) -> Rows:
         """An owner's rows from its CSV, Parquet or NPZ file; InputError names the first row that does not fit."""
-        text = (*self.texts, *([] if self.range else [self.target]), *persons.texts_of(unit, self))
-        frame = read_frame(path, text)
+        frame = read_frame(path, persons.texts_of(unit, self))
         for name in (self.target, *self.columns):
             if name not in frame.columns:
                 raise InputError(
