@@ -45,6 +45,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
 _cache.keep_compiled()
 
+compiling.share_contexts()
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = f"{compiling.QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
 
