@@ -39,6 +39,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # read there would depend on it.
 _progress._PATIENCE = math.inf
 
+# A second thread of NumPy's libraries waits by running, on a core that another process of tests needs.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
 # Which commands there are, and what each takes, is read from their functions: 38 ms of processor time, and the same
 # for all of a thousand calls.
 testing._get_command = cache(testing._get_command)
