@@ -11,12 +11,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import compiling
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+from typer import testing
 
 from coterie.cli import _cache, _progress
 
@@ -37,6 +39,14 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # read there would depend on it.
 _progress._PATIENCE = math.inf
 
+# A second thread of NumPy's libraries waits by running, on a core that another process of tests needs.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+# Which commands there are, and what each takes, is read from their functions: 38 ms of processor time, and the same
+# for all of a thousand calls.
+testing._get_command = cache(testing._get_command)
+
 # What tests and the commands they start compile is kept in a folder of this run's own, which processes beside each
 # other share: compiling is most of what tests take, and many compile the same. Nothing that an earlier run left, or
 # another checkout writes meanwhile, is in it.
@@ -45,6 +55,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["COTERIE_CACHE"], ignore_errors=True)
 _cache.keep_compiled()
 
+compiling.share_contexts()
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = f"{compiling.QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
 

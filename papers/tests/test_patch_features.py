@@ -1,5 +1,7 @@
 """Features from made-up pictures: what they depend on, what they are bounded by, what they see."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,12 @@ from papers.patch_features import Bank, Layout, bank, dead_leaves, made_up_patch
 SMALL = Layout(size=4, stride=1, threshold=0.5, cells=2)
 
 
-@pytest.fixture(autouse=True)
-def few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch_features, "_PICTURES", 40)
+@pytest.fixture(autouse=True, scope="module")
+def few_pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patch_features, "_PICTURES", 40)
+        patch_features._prepared.cache_clear()
+        yield
     patch_features._prepared.cache_clear()
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -61,6 +62,12 @@ TINY = Paper(
         Ordering("more budget better", "over", "certified default"),
     ),
 )
+
+
+@pytest.fixture(autouse=True)
+def keep_programs(monkeypatch):
+    """A reproduction drops its programs once it is through with them; the next test needs the same ones."""
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
 
 
 @pytest.fixture

@@ -99,6 +99,7 @@ def main(out: str, process: int, processes: int, port: int, names: list[str]) ->
     """Join, run, write."""
     keep_compiled()  # as `coterie run` does; and what is quick to compile, too: eight processes do much of the same
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    compiling.share_contexts()
     if processes > 1:
         join(Place(f"127.0.0.1:{port}", process, processes, 600.0))
     found = {

@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import compiling
 import numpy as np
 import worlds
 from ports import ports
@@ -45,6 +46,7 @@ DIM = 3
 _CONTEXT = mp.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
+        "compiling",
         "coterie.cli._cache",
         "coterie.federation.node",
         "coterie.federation.outcome",
@@ -267,6 +269,7 @@ def _party(place: Path, data: Path | None, injected_seed: int | None, skew: floa
     from coterie.federation.drive import stopping
 
     keep_compiled()
+    compiling.share_contexts()
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # hundreds of parties compile the same
     log = (place / "test.log").open("a", buffering=1)
     try:

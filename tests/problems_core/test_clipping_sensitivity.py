@@ -1,6 +1,6 @@
 """One record's influence on a clipped sum, on explicit neighbours: within what is declared, and attained."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coterie.mechanisms.clipping import Order, Outer, clip_outer, clip_per_record, upright
-from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Poisson, Sampler
+from coterie.mechanisms.sampling import Draw, FixedSize, FullBatch, OnePass, Poisson, Sampler
 from coterie.problems.losses import Loss, hinge, huber, logistic, one_vs_all, softmax, squared, weighted
 from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.penalties import none
@@ -30,6 +30,7 @@ each_and_weighted = pytest.mark.parametrize(
 each_order = pytest.mark.parametrize("order", [1, 2])
 
 
+@partial(jax.jit, static_argnames="order")
 def clip_linear(x, slopes, mask, clip_norm, order: Order = 2):
     """The clipped sum of x_i slope_iᵀ: x (rows, dim), slopes (rows, outputs) -> (dim, outputs)."""
     return upright(clip_outer(Outer(x, slopes), mask, clip_norm, order)).total
@@ -62,10 +63,15 @@ def replaced(x: np.ndarray, at: int, row: np.ndarray | float) -> np.ndarray:
     return other
 
 
+@partial(jax.jit, static_argnums=0)
+def _draw(sampler: Sampler, seed: int) -> Draw | None:
+    return sampler.draw(jax.random.key(seed), ROWS, jnp.int32(ROWS), jnp.int32(0))
+
+
 @lru_cache
 def drawn(sampler: Sampler, seed: int) -> np.ndarray:
     """(rows,) how often each record is in the release that this key gives."""
-    draw = sampler.draw(jax.random.key(seed), ROWS, jnp.int32(ROWS), jnp.int32(0))
+    draw = _draw(sampler, seed)
     if draw is None:
         return np.ones(ROWS, np.float32)
     times = np.zeros(ROWS, np.float32)
@@ -117,16 +123,18 @@ def test_a_record_of_the_other_class_is_a_neighbour_too(model: Model) -> None:
     problem = Problem(model, WEIGHTED, none())
     params = model.init(jax.random.key(0))
     x, y = data(WEIGHTED)
-    release = jax.jit(lambda y, at: clipped_sum(problem, at, Batch(x, y, jnp.ones(ROWS)), CLIP))
     by_hand = Problem(model._replace(factors=None), WEIGHTED, none())
+    release, plain = (
+        jax.jit(lambda y, at, one=one: clipped_sum(one, at, Batch(x, y, jnp.ones(ROWS)), CLIP))
+        for one in (problem, by_hand)
+    )
     for scale in (0.1, 3.0):
         at = jax.tree.map(lambda leaf, scale=scale: leaf + scale, params)
         changes = [
             difference(release(y, at), release(replaced(y, row, -y[row]), at), 2) for row in range(ROWS)
         ]
         assert 0 < max(changes) <= REPLACE_ONE.reach * CLIP * ROUNDING
-        expected = clipped_sum(by_hand, at, Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(ROWS)), CLIP)
-        assert difference(release(y, at), expected, 2) <= 1e-5
+        assert difference(release(y, at), plain(y, at), 2) <= 1e-5
 
 
 @each_order
@@ -150,7 +158,8 @@ def test_hidden_underflow_does_not_break_the_bound(order: Order) -> None:
     assert length(clip_linear(x, slopes, mask, CLIP, order), order) <= CLIP * ROUNDING
 
     rows = Batch(x, slopes[:, 0], mask)
-    per_record = clip_per_record(lambda x, y: x * y, rows, CLIP, order=order).total
+    release = jax.jit(lambda batch: clip_per_record(lambda x, y: x * y, batch, CLIP, order=order).total)
+    per_record = release(rows)
     assert length(per_record, order) <= CLIP * ROUNDING
 
 
@@ -168,7 +177,8 @@ def test_rows_with_no_number_contribute_zero_and_padding_is_never_read(order: Or
 def test_records_with_no_number_contribute_zero_without_a_closed_form(order: Order) -> None:
     x = jnp.ones((4, 3)).at[1].set(jnp.nan).at[2].set(jnp.inf).at[3].set(3e38)
     rows = Batch(x, jnp.full(4, 2.0), jnp.ones(4))
-    total = clip_per_record(lambda x, y: x * y, rows, CLIP, order=order).total
+    release = jax.jit(lambda batch: clip_per_record(lambda x, y: x * y, batch, CLIP, order=order).total)
+    total = release(rows)
     assert length(total, order) == pytest.approx(CLIP, rel=1e-5)  # the first record's part alone
 
 
@@ -186,7 +196,7 @@ def test_every_clipped_record_is_within_float_rounding_of_the_clip_norm(order: O
 
 def test_short_gradients_are_not_touched_and_the_clip_norm_may_be_traced() -> None:
     x, slopes = jnp.array([[0.1, 0.2], [0.0, 0.1]]), jnp.array([[0.5], [-1.0]])
-    total = jax.jit(clip_linear, static_argnames="order")(x, slopes, jnp.ones(2), jnp.float32(10.0))
+    total = clip_linear(x, slopes, jnp.ones(2), jnp.float32(10.0))
     np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-6)
 
 
@@ -201,9 +211,11 @@ def test_bounded_features_make_clipping_idle(loss: Loss) -> None:
         return
     x, y = data(loss)
     x = x / np.linalg.norm(x, axis=1, keepdims=True)
-    params = -60.0 * jnp.sign(x[0])[:, None] * (1.0 if loss.outputs == 1 else jnp.array([[1.0, -1.0, -1.0]]))
-    slopes = loss.slope(x @ params, y)
-    norms = jnp.linalg.norm(slopes, axis=1) * jnp.linalg.norm(x, axis=1)
-    assert float(norms.max()) <= bound * ROUNDING
-    total = clipped_sum(problem, params, Batch(x, y, jnp.ones(ROWS)), bound * ROUNDING)
+    signs = np.float32([[1.0]] if loss.outputs == 1 else [[1.0, -1.0, -1.0]])
+    params = -60.0 * np.sign(x[0])[:, None] * signs
+    slopes = np.asarray(jax.jit(loss.slope)(x @ params, y))
+    norms = np.linalg.norm(slopes, axis=1) * np.linalg.norm(x, axis=1)
+    assert norms.max() <= bound * ROUNDING
+    release = jax.jit(partial(clipped_sum, problem))
+    total = release(params, Batch(x, y, np.ones(ROWS, np.float32)), bound * ROUNDING)
     np.testing.assert_allclose(total, x.T @ slopes, rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ recursions over rounds, so that one pass over the rounds replaces infinitely man
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -90,12 +90,28 @@ def excess(problem: Quadratic, rounds: Iterator[Round], variance: float) -> Exce
             a * c * zz + (a * d + b * c) * zx + b * d * xx + inner * outer,
             c * c * zz + 2 * c * d * zx + d * d * xx + outer * outer,
         )
+    return _risk(problem, np.asarray(mean[1]), variance * np.asarray(spread[2]))
+
+
+def side_by_side(
+    problems: Sequence[Quadratic], path: Callable[[Quadratic], Iterator[Round]], variance: float
+) -> list[Excess]:
+    """`excess` of each of several problems with one penalty: a single pass over the rounds for all their coordinates,
+    as what a round takes is mostly not theirs."""
+    curvature, copies, optimum = (np.concatenate(part) for part in zip(*(one[:3] for one in problems)))
+    all_ = Quadratic(curvature, copies, optimum, problems[0].strength)
+    found = excess(all_, path(all_), variance)
+    ends = np.cumsum([len(one.curvature) for one in problems])[:-1]
+    ways = (np.split(part, ends, axis=-1) for part in (found.reached, found.scatter))
+    return [_risk(*one) for one in zip(problems, *ways)]
+
+
+def _risk(problem: Quadratic, reached: np.ndarray, scatter: np.ndarray) -> Excess:
     height = problem.copies * 0.5 * (problem.curvature + problem.strength)
-    left = (np.asarray(mean[1]) - 1.0) * problem.optimum
-    scatter = variance * np.asarray(spread[2])
+    left = (reached - 1.0) * problem.optimum
     return Excess(
         distance=np.sum(height * left**2, axis=-1),
         noise=np.sum(height * scatter, axis=-1),
-        reached=np.asarray(mean[1]),
+        reached=reached,
         scatter=scatter,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from coterie.planning.constants import TYPICAL_TARGET, Constants, gap_of, groups_of, loss_at_zero
@@ -118,10 +118,14 @@ class Exchange:
         drawn = np.random.default_rng(0).standard_normal((_DRAWS, *self.best.shape))
         return np.concatenate([drawn, -drawn])
 
+    @cached_property
+    def _value(self) -> Callable:
+        return jax.jit(self.problem.loss.value)
+
     def _loss(self, models: np.ndarray) -> float:
         """Mean over models, penalty left out; all at once, as it is asked for some fifty times a forecast."""
         scores = (self.x @ models).reshape(-1, models.shape[2]).astype(np.float32)
-        values = self.problem.loss.value(jnp.asarray(scores), jnp.asarray(np.tile(self.y, len(models))))
+        values = self._value(scores, np.tile(self.y, len(models)))
         return float(np.mean(np.asarray(values, np.float64)))
 
     def _measured(self, name: str, models: np.ndarray) -> float:

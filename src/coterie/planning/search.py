@@ -15,7 +15,7 @@ from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.errors import InputError
 from coterie.planning.candidates import Contender, candidates, protocols_for
 from coterie.planning.constants import Constants, assumed, quadratic, scenarios
-from coterie.planning.dynamics import Excess, Quadratic, excess
+from coterie.planning.dynamics import Excess, Quadratic, side_by_side
 from coterie.program import Program
 from coterie.protocols import Task, build
 
@@ -147,7 +147,7 @@ def forecast(
         with np.errstate(over="ignore", invalid="ignore"):  # step sizes that diverge
             at = contender.rounds, contender.gain
             if at not in paths:  # clips of records share a path: they differ in variance and bias alone
-                paths[at] = [_followed(world, contender) for world in worlds]
+                paths[at] = _followed(worlds, contender)
             apart = _disagreement(task, contender, disagreement)
             totals = [
                 path.distance + contender.variance * (1 + apart) * path.noise + contender.bias
@@ -160,12 +160,13 @@ def forecast(
     return None if best is None else best[1]
 
 
-def _followed(world: Quadratic, candidate: Contender) -> Excess:
-    """Every step size's way on the stand-in, noise of variance one a coordinate. Units of several records add up to
+def _followed(worlds: list[Quadratic], candidate: Contender) -> list[Excess]:
+    """Every step size's way on each stand-in, noise of variance one a coordinate. Units of several records add up to
     `gain` times a record's gradient beside the same noise and penalty; excess risk is told of a record's loss."""
-    steeper = world._replace(curvature=candidate.gain * world.curvature)
-    risk = excess(steeper, candidate.path(steeper, candidate.steps), 1.0)
-    return risk._replace(distance=risk.distance / candidate.gain, noise=risk.noise / candidate.gain)
+    gain = candidate.gain
+    steeper = [world._replace(curvature=gain * world.curvature) for world in worlds]
+    risks = side_by_side(steeper, lambda problem: candidate.path(problem, candidate.steps), 1.0)
+    return [risk._replace(distance=risk.distance / gain, noise=risk.noise / gain) for risk in risks]
 
 
 def _forecast(

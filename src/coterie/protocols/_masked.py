@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ _ROUNDING = 1e-9
 Together: TypeAlias = Masked | Shared
 
 
+@lru_cache(typed=True)  # of a thousand owners, whose links are checked, plans are asked for by the dozen
 def masks(
     owners: int, colluding: int | None = None, absent: int | None = None, degree: int | None = None
 ) -> Masked:
@@ -92,6 +94,7 @@ def graph(masked: Masked, members: int) -> np.ndarray:
     return circulant(members, masked.degree) if masked.degree else complete(members)
 
 
+@lru_cache
 def shown(masked: Masked, owners: int) -> float:
     """The exposure of an owner in the smallest sum that owners answer, for even shares of variance 1.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -21,7 +22,8 @@ from coterie._types import Array, PyTree
 from coterie.accounting.atoms import flatten
 from coterie.engines.owners import context_of, flat
 from coterie.mechanisms import ReleasePlan
-from coterie.program import Batch, Program, Rounds, Shards
+from coterie.mechanisms.sampling import Draw, Sampler
+from coterie.program import Batch, Context, Program, Rounds, Shards
 from coterie.testing.failure import ContractError
 
 OWNER = 0
@@ -57,17 +59,18 @@ def measure(program: Program, records: Shards, smaller: Program | None, seed: in
     """
     rng, turns = np.random.default_rng(seed), min(2, messages_of(program, OWNER))
     speaker = _speaker(program, turns)
+    other = speaker if smaller is None else _speaker(smaller, turns, speaker)
     worst = Shift(charged(program, 1), 0.0)
     for trial in range(len(_SCALES) * len(_AWAY) * 2):
         pair = _pair(program, records, turns, rng, _SCALES[trial % len(_SCALES)], (True, smaller is None))
         far = _AWAY[trial % len(_AWAY)]
         away = jax.tree.map(lambda leaf, far=far: leaf + _normal(rng, far, leaf), program.params)
-        shift = _shift(speaker, program, smaller, pair, away, int(rng.integers(2**31)))
+        shift = _shift(speaker, other, pair, away, int(rng.integers(2**31)))
         allowed = charged(program, pair.times)
         if shift / allowed > worst.measured / worst.allowed:
             worst = Shift(allowed, shift)
     masked = _pair(program, records, turns, rng, 1.0, (False, False))
-    if _shift(speaker, program, None, masked, program.params, seed) > SLACK * worst.allowed:
+    if _shift(speaker, speaker, masked, program.params, seed) > SLACK * worst.allowed:
         raise ContractError(
             "sensitivity: a record whose mask is 0 moves a message; allowed: no effect. Multiply by batch.mask."
         )
@@ -186,21 +189,44 @@ def _drawn(
     """Positions and mask of an owner's batch; of a hidden draw, one in which there is a record."""
     while True:
         key = jax.random.key(int(rng.integers(2**31)))
-        draw = plan.sampler.draw(key, size, jnp.int32(size), jnp.int32(turn))
+        draw = _draw(plan.sampler, key, size, jnp.int32(turn))
         if draw is None:
             return np.arange(size), np.ones(size, np.float32)
         if np.any(np.asarray(draw.mask) > 0):
             return np.asarray(draw.positions), np.asarray(draw.mask)
 
 
+@partial(jax.jit, static_argnums=(0, 2))
+def _draw(sampler: Sampler, key: Array, size: int, turn: Array) -> Draw | None:
+    return sampler.draw(key, size, jnp.int32(size), turn)
+
+
 class _Speaker(NamedTuple):
     """What an owner says at its first turns, compiled once for all neighbours."""
 
+    program: Program
+    contexts: tuple[Context, ...]  # of each turn, but for its key
     says: Callable  # (flat unit noise, params, numbers, contexts, batches, publics) -> flat messages, public states
     through: Callable  # the same, but the derivative of the messages in the noise
 
+    def given(self, batches: tuple, params: PyTree, seed: int) -> tuple:
+        """What both functions are asked with, the noise being zero."""
+        likes = jax.tree.leaves(self.program.plan.noise_like)
+        zero = jnp.zeros(len(batches) * sum(math.prod(leaf.shape) for leaf in likes))
+        keys = jax.random.split(jax.random.key(seed), len(batches))
+        contexts = [ctx._replace(key=keys[at]) for at, ctx in enumerate(self.contexts)]
+        return zero, params, self.program.numbers, contexts, batches
 
-def _speaker(program: Program, turns: int) -> _Speaker:
+
+def _speaker(program: Program, turns: int, known: _Speaker | None = None) -> _Speaker:
+    """`known`: one whose functions are compiled, and taken where they are the same."""
+    contexts = tuple(context_of(program, OWNER, step=at + 1, turn=at) for at in range(turns))
+    if known is not None and known.program.functions == program.functions:
+        return known._replace(program=program, contexts=contexts)
+    return _Speaker(program, contexts, *_compiled(program, turns))
+
+
+def _compiled(program: Program, turns: int) -> tuple[Callable, Callable]:
     functions = program.functions
     zeros = tuple(
         jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), program.plan.noise_like) for _ in range(turns)
@@ -225,35 +251,24 @@ def _speaker(program: Program, turns: int) -> _Speaker:
         return jnp.stack(whole, axis=1) - says(unit, *given)[0][:, None]
 
     through = moved if program.plan.masked else jax.jacfwd(lambda *given: says(*given)[0])
-    return _Speaker(jax.jit(says), jax.jit(through))
+    return jax.jit(says), jax.jit(through)
 
 
-def _shift(
-    speaker: _Speaker, program: Program, smaller: Program | None, pair: _Pair, params: PyTree, seed: int
-) -> float:
-    """How far noise must move to turn one world's messages into the other's."""
-    turns = len(pair.first)
-    zero = jnp.zeros(turns * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(program.plan.noise_like)))
-
-    def given(of: Program, batches: tuple) -> tuple:
-        keys = jax.random.split(jax.random.key(seed), turns)
-        contexts = [context_of(of, OWNER, step=at + 1, turn=at, key=keys[at]) for at in range(turns)]
-        return zero, params, of.numbers, contexts, batches
-
-    lesser = smaller or program
-    other_speaker = speaker if lesser.functions == program.functions else _speaker(lesser, turns)
-    messages, publics = speaker.says(*given(program, pair.first), None)
-    other_messages, _ = other_speaker.says(*given(lesser, pair.second), publics)
+def _shift(speaker: _Speaker, other: _Speaker, pair: _Pair, params: PyTree, seed: int) -> float:
+    """How far noise must move to turn one world's messages into the other's, in which the `other` speaks."""
+    first, second = speaker.given(pair.first, params, seed), other.given(pair.second, params, seed)
+    messages, publics = speaker.says(*first, None)
+    other_messages, _ = other.says(*second, publics)
     change = np.asarray(other_messages, np.float64) - np.asarray(messages, np.float64)
     if not np.all(np.isfinite(change)):
         raise ContractError(
             "sensitivity: a record that is far away or not finite makes a message that is not finite, and so shows. "
             "Clip with coterie.problems.problem.clipped_sum, which leaves such records out."
         )
-    noise = np.asarray(speaker.through(*given(program, pair.first), publics), np.float64)
-    if smaller is not None:
-        _check_scale(program, noise, other_speaker.through(*given(lesser, pair.second), publics))
-    return _explained(program, noise, change)
+    noise = np.asarray(speaker.through(*first, publics), np.float64)
+    if other is not speaker:
+        _check_scale(speaker.program, noise, other.through(*second, publics))
+    return _explained(speaker.program, noise, change)
 
 
 def _check_scale(program: Program, noise: np.ndarray, without: Any) -> None:
