@@ -39,7 +39,7 @@ class HubOwner(Asking):
     def __init__(self, rounds: int, side: RoundsSide, outlet: Outlet, patience: Patience) -> None:
         super().__init__(rounds, patience)
         self._side, self._journal = side, outlet.journal
-        self._layout = sum_layout(side.layout)
+        self._layout, self._whole = sum_layout(side.layout), _is_whole(side.layout)
         self._type = exchange.vector_type(self._layout)
         self._voice = Voice(side, outlet)
         stored = self._journal.get(_PUBLIC)
@@ -107,9 +107,14 @@ class HubOwner(Asking):
 
     def _told(self, message: Message) -> list[Out]:
         """Send the own message, if there is one: the aggregator asks for that of the round under way."""
-        if message.step != self._step + 1:  # one of the two lacks a sum, and needs that first
+        if message.step == self._step + 1:
+            return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
+        if message.step > self._step or self._whole:  # one of the two lacks a sum, and needs that first
             return [self._want()]
-        return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
+        body = self._voice.said(message.step)
+        if body is None:
+            return [refusal(AGGREGATOR, message, "nothing was released")]
+        return [Out(AGGREGATOR, Message(Kind.VALUE, message.step, 0, body))]
 
     def _speak(self) -> list[Out]:
         self._back = False
@@ -194,7 +199,7 @@ class Aggregator(Adding):
 
     def _answer(self, owner: int, message: Message) -> list[Out]:
         sender = self._names[owner]
-        if message.kind in (Kind.VALUE, Kind.WANT):
+        if self._whole and message.kind in (Kind.VALUE, Kind.WANT):
             (self._ahead.add if message.step > self._step + 1 else self._ahead.discard)(owner)
         if message.kind == Kind.WANT and message.step > self._rounds:
             return [refusal(sender, message, f"round {message.step}: the agreement has {self._rounds}")]
