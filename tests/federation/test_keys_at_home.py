@@ -148,6 +148,9 @@ def test_who_signs_is_told_what_the_budgets_pay_for_and_who_must_be_honest(world
         "published metrics, on 0.2 of its rows that each owner keeps out",
     ):
         assert line in told.splitlines()
+    for given, budget in (((3.0,), "3.0"), ((1.0, 2.0, 3.0), "1.0")):  # as somebody may write them by hand
+        by_place = agreements.words(replace(agreement, experiment=replace(terms, epsilon=given)))
+        assert f"a (40 records, ε = {budget})" in by_place
     silent = replace(agreement, experiment=replace(terms, evaluate=0.0, hold_out=0.0, select=0.0))
     assert "  publishes  the model; no metric" in agreements.words(silent).splitlines()
 

@@ -223,11 +223,14 @@ class Agreement:
 
 def words(agreement: Agreement) -> str:
     """The terms that a signer agrees to, line by line."""
-    experiment, budgets = agreement.experiment, agreement.experiment.epsilon
-    budget_of = budgets if isinstance(budgets, dict) else dict.fromkeys(agreement.owners, budgets)
+    from coterie.experiments.prepare import budgets
+
+    experiment = agreement.experiment
     owners = ", ".join(
-        f"{name} ({counted(size, agreement.unit.words)}, ε = {budget_of[name]})"
-        for name, size in agreement.sizes.items()
+        f"{name} ({counted(size, agreement.unit.words)}, ε = {budget})"
+        for (name, size), budget in zip(
+            agreement.sizes.items(), budgets(experiment.epsilon, agreement.owners)
+        )
     )
     return "\n".join(
         (
