@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli_world import Ran, coterie, write_visits
 
-from coterie import Comparison, Experiment, InputError, compare, run
+from coterie import Comparison, Experiment, InputError, _files, compare, run
 from coterie.experiments import kept
 from coterie.experiments.comparing import jobs
 from coterie.experiments.comparing.store import FORMAT, Store, store_of
@@ -198,7 +198,7 @@ def test_what_cells_hold_is_what_their_format_says(compared):
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing_finished(visits, tmp_path, monkeypatch):
-    real, out, calls = kept.put, tmp_path / "full", []
+    real, out, calls = _files.put, tmp_path / "full", []
 
     def put(file, content):
         calls.append(file)
@@ -207,7 +207,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing_finished(visits, tmp_path, mo
         real(file, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "put", put)
+        patch.setattr(_files, "put", put)
         full = coterie(*asks(visits, "--out", out))
     assert full.status == 5
     assert "No space left on device" in full.stderr

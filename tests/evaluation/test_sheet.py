@@ -23,7 +23,7 @@ def records(sheet: Sheet) -> list[tuple[np.ndarray, float]]:
     if sheet.task == "binary":
         return [(np.array([score]), y) for score in SCORES for y in (-1.0, 1.0)]
     if sheet.task == "multiclass":
-        rows = [np.full(4, value) for value in (0.0, NAN, 1e30)]
+        rows = [np.full(4, value) for value in (0.0, NAN, 1e30, -1e30, -800.0)]
         rows += [size * np.eye(4)[one] for one in range(4) for size in (0.5, 3.0, 40.0, -40.0)]
         return [(row, y) for row in rows for y in range(4)]
     grid = (*np.linspace(-1, 1, 9), -0.1464, 0.1464)

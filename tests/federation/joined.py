@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.marks import Hand
-from coterie.federation.releases.witness import NUMBER, Joining, Witnessed
+from coterie.federation.releases.witness import Joining, Witnessed
 from coterie.federation.transport.machine import Machine, Patience
 
 AGREEMENT = bytes(32)
@@ -53,4 +52,4 @@ def joined(
     opening: int = 0,
 ) -> Witnessed:
     joining = Joining(name, tuple(peers), steps, first, again, patience, opening)
-    return Witnessed(machine, joining, journal, hand(name), releases, process=os.urandom(NUMBER), log=log)
+    return Witnessed(machine, joining, journal, hand(name), releases, log)

@@ -21,7 +21,7 @@ from coterie.errors import CoterieError, LedgerError
 from coterie.federation import network, node, owner, party, recovery
 from coterie.federation.honest import charged_plan
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.transport.machine import Patience
 
 ME, ENDLESS = "owner-2", 100_000  # rounds: no test sees their end
@@ -181,7 +181,9 @@ def test_a_run_that_is_written_off_costs_what_the_whole_run_costs(tmp_path, prot
     planned, own = trial.planned, party.read(trial.place("owner-0"))
     plan, messages = charged_plan(own, planned), planned.messages(0)
     with trial.ledger("owner-0") as ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(ledger, planned.agreement.run, plan, 0, messages, journal, tables=planned.table_steps)
+        outlet = Outlet(
+            ledger, journal, OwnRun(planned.agreement.run, plan, 0, messages, tables=planned.table_steps)
+        )
         for turn in range(min(done, messages)):
             outlet.release(turn + 1, turn, b"message")
         if evaluate and done == 2:  # the table, too: it is owed no more
@@ -210,7 +212,7 @@ def test_no_run_goes_on_from_a_copy_on_one_peer_s_word(tmp_path, protocol, setti
     planned, own = trial.planned, party.read(trial.place(ME))
     plan, ledger = charged_plan(own, planned), trial.place(ME) / "ledger.sqlite"
     with trial.ledger(ME) as opened_ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(opened_ledger, planned.agreement.run, plan, 2, planned.messages(2), journal)
+        outlet = Outlet(opened_ledger, journal, OwnRun(planned.agreement.run, plan, 2, planned.messages(2)))
         outlet.release(1, 0, b"message")
     command("ledger", "backup", ledger, tmp_path / "copy")
     lose(trial)

@@ -1,8 +1,10 @@
 """What version 0.1.0 sends, byte for byte: a change of the format that nobody meant, or nobody announced, is seen here.
 
-`recorded/` holds frames of every kind, a body, a mark, a sealed frame and an agreement as that version writes them.
+`recorded/` holds frames of every kind, bodies, a mark, a sealed frame and an agreement as that version writes them.
 Nodes of two versions talk while these are read and written as they are. Who changes the format raises `wire.VERSION`,
 records the new one beside the old, and keeps what the old one sent readable, or refused in words: both are asked below.
+
+2: messages to a trusted aggregator are whole numbers of a lattice (`whole`), where 1 had real ones of as many bytes.
 The keys in the recording were made for it.
 """
 
@@ -22,7 +24,7 @@ from coterie.federation.transport.sealing import Seal
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 HERE = Path(__file__).parent / "recorded"
-WIRE = json.loads((HERE / "wire-1.json").read_text())
+BEFORE, WIRE = (json.loads((HERE / f"wire-{version}.json").read_text()) for version in (1, 2))
 AGREEMENT = bytes.fromhex(WIRE["agreement_sha256"])
 LONGEST = 4_096
 
@@ -36,6 +38,13 @@ def test_frames_are_read_and_written_as_recorded(one):
     frame = bytes.fromhex(one["frame"])
     assert wire.decode(frame, AGREEMENT, LONGEST) == message(one)
     assert wire.encode(message(one), AGREEMENT) == frame
+
+
+@pytest.mark.parametrize("one", BEFORE["frames"], ids=lambda one: f"{one['kind']}-{one['step']}")
+def test_frames_of_the_version_before_are_refused_in_words(one):
+    """Already its greeting: an aggregator would take the bits of its real numbers for whole ones, or the other way."""
+    with pytest.raises(Refused, match="version 1, this is 2"):
+        wire.decode(bytes.fromhex(one["frame"]), AGREEMENT, LONGEST)
 
 
 def test_every_kind_was_recorded_under_its_number():
@@ -56,7 +65,7 @@ def test_greetings_say_version_and_clock_as_recorded():
     assert greeting.hello(AGREEMENT, 1_800_000_000.5) == hello
 
 
-@pytest.mark.parametrize("version", [0, 2, 255, "1", None])
+@pytest.mark.parametrize("version", [0, 1, 3, 255, "2", None])
 def test_a_frame_of_another_format_is_refused_in_words(version):
     """As a node of version 0.1.0 does with what comes after it, and as this one must, whatever else the frame has."""
     import msgpack
@@ -67,9 +76,10 @@ def test_a_frame_of_another_format_is_refused_in_words(version):
         wire.decode(frame, AGREEMENT, LONGEST)
 
 
-def test_bodies_are_packed_as_recorded():
-    tree = {key: np.float32(value) for key, value in WIRE["body"]["leaves"].items()}
-    packed = bytes.fromhex(WIRE["body"]["bytes"])
+@pytest.mark.parametrize(("body", "kind"), [("body", np.float32), ("whole", np.int32)])
+def test_bodies_are_packed_as_recorded(body, kind):
+    tree = {key: np.array(value, kind) for key, value in WIRE[body]["leaves"].items()}
+    packed = bytes.fromhex(WIRE[body]["bytes"])
     assert wire.pack(tree) == packed
     found = wire.unpack(packed, wire.layout(tree))
     assert all(np.array_equal(found[key], tree[key]) for key in tree)
@@ -79,9 +89,9 @@ def test_marks_are_sealed_as_recorded():
     """A node that was updated must know its own releases again when a peer shows them."""
     one = WIRE["mark"]
     hand = Hand(bytes.fromhex(one["private_key"]), AGREEMENT)
-    mark = mark_of(one["step"], 0, bytes.fromhex(one["body"]))
+    mark = mark_of(one["step"], bytes.fromhex(one["body"]))
     assert hand.made(mark)
-    assert hand.mark(one["step"], 0, bytes.fromhex(one["message"])) == mark
+    assert hand.mark(one["step"], bytes.fromhex(one["message"])) == mark
 
 
 def test_sealed_frames_are_opened_as_recorded():

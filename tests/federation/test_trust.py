@@ -69,8 +69,8 @@ def test_an_identity_is_what_was_issued(authority: Path, tmp_path: Path):
 
 def test_a_fingerprint_tells_certificates_apart(authority: Path, tmp_path: Path):
     one, two = (trust.issue(authority, name, [], tmp_path / name).certificate for name in "ab")
-    assert re.fullmatch("[0-9a-f]{64}", trust.fingerprint(one))
-    assert trust.fingerprint(one) != trust.fingerprint(two)
+    assert re.fullmatch("[0-9a-f]{64}", trust.fingerprint(trust.certificate_in(one)))
+    assert trust.fingerprint(trust.certificate_in(one)) != trust.fingerprint(trust.certificate_in(two))
 
 
 @pytest.mark.parametrize("name", ["", "A", "a/b", "*", "a b", "-a", "ä", "a" * 65, "a\n"])

@@ -20,7 +20,7 @@ from coterie.federation import party
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.honest import charged_plan
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import identity
 from coterie.protocols import _erm_noise, build
@@ -236,7 +236,7 @@ def by_halves(file: Path, *halves: tuple[str, str]) -> float:
     with Ledger.open(file, **terms) as ledger, Journal.open(file.with_suffix(".journal")) as journal:
         for turn, (order, unit) in enumerate(halves):
             divided = replace(plan, unit=unit_of(unit))
-            Outlet(ledger, f"run {turn}", divided, 0, 2, journal, order=order).release(
+            Outlet(ledger, journal, OwnRun(f"run {turn}", divided, 0, 2, order)).release(
                 turn + 1, turn, b"message"
             )
         return ledger.spent().epsilon
@@ -257,7 +257,7 @@ def test_batches_of_two_sizes_share_a_ledger(tmp_path):
         Journal.open(tmp_path / "journal") as journal,
     ):
         for run, plan in enumerate(plans):
-            outlet = Outlet(ledger, f"run {run}", plan, 0, plan.releases[0], journal)
+            outlet = Outlet(ledger, journal, OwnRun(f"run {run}", plan, 0, plan.releases[0]))
             assert outlet.affordable
             for turn in range(3):
                 outlet.release(turn + 1, turn, b"message")

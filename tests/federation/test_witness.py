@@ -234,7 +234,7 @@ def test_a_neighbour_that_was_away_is_asked_before_anything_is_said_to_it(tmp_pa
 OTHER = wire.pack({"w": np.ones(1), "x": np.full(3, 7.0)})
 VERSIONS = {
     "a message that is not the marked one": Message(Kind.VALUE, 3, 0, OTHER),
-    "a second mark": Message(Kind.RELEASED, 3, 0, hand(ME).mark(3, 0, OTHER).body()),
+    "a second mark": Message(Kind.RELEASED, 3, 0, hand(ME).mark(3, OTHER).body()),
 }
 
 
@@ -267,7 +267,7 @@ def test_nobody_can_stop_an_owner_with_a_release_that_it_never_made(tmp_path):
     with world.network() as network:
         network.run(200.0, lambda: step(network) >= 3)
         process = network.machines[ME]._process  # type: ignore[attr-defined]
-        forged = other.mark(25, 0, b"never said")
+        forged = other.mark(25, b"never said")
         frames = [
             Message(Kind.WITNESS, 25, 0, numbers + forged.body()),
             Message(Kind.WITNESS, 25, 0, numbers),
@@ -322,20 +322,20 @@ def test_marks_outlive_the_process_and_are_bounded(tmp_path):
         marks = Marks(journal)
         assert marks.last("owner-1") is None
         for number in range(1, 1301):
-            marks.keep("owner-1", hand("owner-1").mark(number, 0, b"%d" % number))
-        marks.keep("owner-10", hand("owner-10").mark(2_000, 3, b"another's"))
+            marks.keep("owner-1", hand("owner-1").mark(number, b"%d" % number))
+        marks.keep("owner-10", hand("owner-10").mark(2_000, b"another's"))
         assert 1000 <= len(journal.items("witness/owner-1")) <= 1064
     with Journal.open(tmp_path / "journal") as journal:
         marks = Marks(journal)
-        assert marks.last("owner-1") == marks.of("owner-1", 1300) == hand("owner-1").mark(1300, 0, b"1300")
+        assert marks.last("owner-1") == marks.of("owner-1", 1300) == hand("owner-1").mark(1300, b"1300")
         assert marks.of("owner-1", 1) is None
         other = marks.last("owner-10")
         assert other is not None
-        assert (other.step, other.attempt) == (2_000, 3)
+        assert other.step == 2_000
         assert hand("owner-10").made(other)
         assert not hand("owner-1").made(other)
         assert not hand("owner-10").made(other._replace(step=2_001))
-        assert not hand("owner-10").made(other._replace(attempt=0))
+        assert not hand("owner-10").made(other._replace(digest=bytes(32)))
         assert not Hand(b"key of owner-10", bytes(31) + b"1").made(other)  # of another agreement
 
 
@@ -343,7 +343,7 @@ def test_a_release_that_training_begins_with_is_no_later_one_whatever_its_number
     """Else nobody would show an owner that was put back what it released since, but for that one, which it has."""
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         marks, own = Marks(journal, 9), hand("peer")
-        first, second = own.mark(9, 0, b"sums"), own.mark(1, 0, b"round")
+        first, second = own.mark(9, b"sums"), own.mark(1, b"round")
         marks.keep("peer", first)
         assert marks.last("peer") == first
         marks.keep("peer", second)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 
-from coterie.accounting.ledger import ChargeForecast, Ledger, forecast
+from coterie.accounting.ledger import ChargeForecast, Ledger, forecast, terms_for
 from coterie.errors import InputError
 
 HASH = "0" * 64
@@ -16,7 +16,7 @@ RUN = SelfComposedDpEvent(GaussianDpEvent(40.0), 6)
 
 
 def foretold(path: Path, **changes) -> ChargeForecast:
-    return forecast(path, "run", RUN, **TERMS | changes)
+    return forecast(path, "run", RUN, terms_for(**TERMS | changes))
 
 
 @pytest.mark.parametrize("charged", [0, 2, 6])

@@ -205,7 +205,6 @@ def ended(chosen: Experiment, params: Any) -> Result:
         constant_says=oracle(("a constant",)),
         measures=oracle(np.zeros((len(made.prepared.judge.names), 2))),
         confusion=oracle(np.zeros((2, 2), int)),
-        claim=made.program.claim,
         certificates=certificates_of(made.program.plan, made.prepared.task.delta),
         turns=np.zeros(owners, int),
         over_epsilon=oracle(np.zeros((0, 3))),

@@ -70,6 +70,18 @@ def test_every_task_and_loss(task, loss):
         np.testing.assert_allclose(outputs["probabilities"], found.model.predict_proba(found.raw), atol=CLOSE)
 
 
+def test_classes_that_are_all_but_impossible_one_by_one_have_shares_all_the_same():
+    """A long model of `one_vs_all`, as noise makes them: each class's own share is zero, in single and in double."""
+    found = made("scale,ball", "multiclass", loss="one_vs_all")
+    weights = found.model.params["weights"]
+    for far in (300.0, 3e4):
+        lifted = weights + np.where(np.arange(len(weights)) == len(weights) - 1, -far, 0.0)[:, None]
+        model = replace(found.model, params={"weights": lifted.astype(np.float32)})
+        shares = model.predict_proba(found.raw)
+        np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+        np.testing.assert_allclose(ran(found._replace(model=model))["probabilities"], shares, atol=3e-3)
+
+
 def test_flat_images_and_upright_edges():
     """Where both slopes are zero, or one of them, an angle of a quotient needs care."""
     found = made("gradients:4,ball", "multiclass", image=(8, 8))

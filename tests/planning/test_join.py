@@ -134,6 +134,12 @@ def test_the_answer_says_what_it_is(tmp_path):
     assert "a decision made on it is visible" in words
 
 
+def test_too_many_partners_are_refused_before_any_row_is_read(tmp_path):
+    done = plan_join(tmp_path / "not there.csv", "--owner", "a", "--partners", 10**7)
+    assert done.exit_code == 2
+    assert "partners=10000000: must be <= 1,000,000" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("more", "names"),
     [

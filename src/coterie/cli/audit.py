@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie._rounding import lower, upper
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import print_json
 from coterie.cli._progress import progress
-from coterie.cli._words import wrap
+from coterie.cli._words import epsilon_words, wrap
 from coterie.cli.run import choose
 
 if TYPE_CHECKING:
@@ -49,34 +47,33 @@ def audit(
     A run's folder is attacked by the run's own releases, noise and sampling, and gets the finding. Without one the
     protocol is attacked in a small world of its own.
     """
-    with exits():
-        folder = place if place is not None and place.is_dir() else None
-        if folder:
-            _refuse_changes(context.params)
-            from coterie.experiments import audits, output
-            from coterie.experiments.experiment import read_toml
+    folder = place if place is not None and place.is_dir() else None
+    if folder:
+        _refuse_changes(context.params)
+        from coterie.experiments import audits, output
+        from coterie.experiments.experiment import read_toml
 
-            chosen = read_toml(folder / "experiment.toml")
-            result = audits.read_result(folder)
-            with progress() as tell:
-                audited = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
-            audits.write_finding(folder, result, audited)
-            if (folder / "report.html").exists():
-                output.rewrite_report(folder)
-        else:
-            chosen = choose(place, context.params, epsilon, set_ or [])
-            from coterie.experiments import audits
+        chosen = read_toml(folder / "experiment.toml")
+        result = audits.read_result(folder)
+        with progress() as tell:
+            audited = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
+        audits.write_finding(folder, result, audited)
+        if (folder / "report.html").exists():
+            output.rewrite_report(folder)
+    else:
+        chosen = choose(place, context.params, epsilon, set_ or [])
+        from coterie.experiments import audits
 
-            with progress() as tell:
-                effort = audits.Effort(games, confidence, records, 1 if dim is None else dim)
-                audited = audits.audit_experiment(chosen, effort, tell)
-        if as_json:
-            return print_json(
-                {"protocol": chosen.protocol, "calibration": chosen.calibration} | audited.to_json()
-            )
-        print(_words(audited, f"{chosen.protocol} ({chosen.calibration})"))
-        if folder:
-            print(f"written: {folder / 'result.json'}")
+        with progress() as tell:
+            effort = audits.Effort(games, confidence, records, 1 if dim is None else dim)
+            audited = audits.audit_experiment(chosen, effort, tell)
+    if as_json:
+        return print_json(
+            {"protocol": chosen.protocol, "calibration": chosen.calibration} | audited.to_json()
+        )
+    print(_words(audited, f"{chosen.protocol} ({chosen.calibration})"))
+    if folder:
+        print(f"written: {folder / 'result.json'}")
 
 
 def _refuse_changes(options: dict[str, Any]) -> None:
@@ -97,9 +94,9 @@ def _words(audited: Audited, name: str) -> str:
         *wrap(f"{name}: {audited.world}."),
         "",
         *wrap(f"privacy of one {finding.unit} ({finding.relation}, {finding.view}, δ = {finding.delta:g})"),
-        f"  claimed    {_epsilon(attack.claim.epsilon, '='):<14}  {attack.claim.source}",
-        f"  certified  {_epsilon(certificate.epsilon, '≤'):<14}  {certificate.accountant}",
-        f"  audited    {_epsilon(finding.epsilon, '≥'):<14}  "
+        f"  claimed    {epsilon_words(attack.claim.epsilon, '='):<14}  {attack.claim.source}",
+        f"  certified  {epsilon_words(certificate.epsilon, '≤'):<14}  {certificate.accountant}",
+        f"  audited    {epsilon_words(finding.epsilon, '≥'):<14}  "
         f"confidence {finding.confidence:g}, {finding.games:,} games",
         "",
         *wrap(f"score: {attack.score}."),
@@ -117,10 +114,3 @@ def _words(audited: Audited, name: str) -> str:
 
 def _opinions(shown: dict[str, float]) -> str:
     return ", ".join(f"ε ≥ {value:.3g} {_METHODS[name]}" for name, value in shown.items())
-
-
-def _epsilon(value: float | None, sign: str) -> str:
-    if value is None:
-        return "none stated"
-    rounded = {"≤": upper, "≥": lower}.get(sign, "{:,.4g}".format)
-    return "ε = ∞" if math.isinf(value) else f"ε {sign} {rounded(value)}"

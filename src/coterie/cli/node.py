@@ -13,7 +13,7 @@ import typer
 from coterie.cli import _footprint
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
-from coterie.cli._common import INTERRUPTED, exits, print_json
+from coterie.cli._common import INTERRUPTED, answer, print_json
 from coterie.errors import CoterieError, InputError, UnforeseenError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def node(
 
     Told to stop (Ctrl-C, SIGTERM), it finishes its step and ends with status 0, as service managers expect.
     """
-    with exits(), _logged(log_format), _unforeseen_told(log_format), _own_files():
+    with _logged(log_format), _unforeseen_told(log_format), _own_files():
         from dataclasses import replace
 
         with _footprint.importing():
@@ -202,7 +202,7 @@ def _dry(
 
     (dry_run,) = check.check([(own, data)], log)
     summary = check.summary(dry_run, wording)
-    print_json(summary) if as_json else print(check.words(summary))
+    answer(summary, check.words(summary), as_json)
     check.refuse_troubles([dry_run])
 
 
@@ -245,18 +245,13 @@ def _make_key(own: Party, as_json: bool) -> None:
 
     public = make_key(own.mask_key)
     actions.record(own.folder, "mask-key", ledger=own.ledger, fingerprint=fingerprint(public))
-    facts = {
-        "name": own.name,
-        "key": public.hex(),
-        "fingerprint": fingerprint(public),
-        "file": str(own.mask_key),
-    }
-    if as_json:
-        return print_json(facts)
-    print(
-        f"Tell whoever founded the network:  {own.name}={facts['key']}\n"
-        f"Read to the other owners, by telephone:  {facts['fingerprint']}\n"
-        f"The secret is in {facts['file']}: it stays here, and is deleted when the run is over."
+    key, told, file = public.hex(), fingerprint(public), str(own.mask_key)
+    answer(
+        {"name": own.name, "key": key, "fingerprint": told, "file": file},
+        f"Tell whoever founded the network:  {own.name}={key}\n"
+        f"Read to the other owners, by telephone:  {told}\n"
+        f"The secret is in {file}: it stays here, and is deleted when the run is over.",
+        as_json,
     )
 
 
@@ -267,10 +262,10 @@ def _sign(own: Party, as_json: bool) -> None:
     agreement = agreements.read(own.agreement)
     file = consent.sign(own.folder, own.name, agreement)
     actions.record(own.folder, "sign", ledger=own.ledger, agreement=agreement.digest.hex())
-    if as_json:
-        return print_json({"name": own.name, "agreement_sha256": agreement.digest.hex(), "file": str(file)})
-    print(
+    answer(
+        {"name": own.name, "agreement_sha256": agreement.digest.hex(), "file": str(file)},
         f"{own.name} has signed the agreement {agreement.digest.hex()}:\n"
         f"{agreements.words(agreement)}\n"
-        f"Send {file} to whoever founded the network; nothing in it is secret."
+        f"Send {file} to whoever founded the network; nothing in it is secret.",
+        as_json,
     )

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from coterie import _files
 from coterie.cli._cache import keep_compiled
 from coterie.errors import CoterieError, InputError
-from coterie.experiments import kept
 from coterie.ui.runs import CHECKPOINT, ENDING, EXPERIMENT, JOB, LOCK, LOG, PROGRESS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Noted:
     def write(self) -> None:
         """Write progress.json atomically."""
         self._written = time.monotonic()
-        kept.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
+        _files.put(self.folder / PROGRESS, json.dumps(self.now, allow_nan=False).encode())
 
     def tell(self, what: str, done: int, of: int) -> None:
         """Note the run's progress."""
@@ -80,6 +80,7 @@ class Noted:
         """Note the public facts of the run before its first step."""
         from coterie.experiments.describe import network
         from coterie.problems.metrics import METRICS
+        from coterie.reports.written import plain
 
         self._made = made
         prepared, task = made.prepared, made.prepared.task
@@ -98,7 +99,7 @@ class Noted:
             "oracle": not prepared.table.test_is_public,
             "sizes_are_private": not made.program.plan.relation.sizes_are_public,
             "step": made.program.step,
-            "network": network(task.topology, made.program.hub),
+            "network": plain(network(task.topology, made.program.hub)),
         }
         self.write()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from coterie import _files
 from coterie._types import PyTree
 from coterie.errors import InputError
 from coterie.program import Holdings, Program
@@ -48,36 +48,19 @@ def digest(program: Program, shards: Holdings, mixer: Mixer | None, settings: An
     return digest.hexdigest()
 
 
-def _own(path: str, flags: int) -> int:
-    """Open a file that its owner alone may read: owners' private states are in it."""
-    return os.open(path, flags, 0o600)
-
-
 def write(path: Path, mark: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write beside the place, flush to the disk, and rename: a crash leaves the old file or the new one."""
+    """Write a checkpoint that its user alone may read: owners' private states are in it."""
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
     content = file.getvalue()
     header = json.dumps({"settings": mark, "sha256": hashlib.sha256(content).hexdigest()}).encode()
-    staging = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(staging, "wb", opener=_own) as out:
-            out.write(_FIRST + header + b"\n" + content)
-            out.flush()
-            os.fsync(out.fileno())
-        staging.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _files.put(path, _FIRST + header + b"\n" + content, mode=0o600, durable=True)
     except OSError as error:
         raise InputError(
             f"checkpoint={str(path)!r}: cannot be written ({error.strerror}). Name another."
         ) from error
-    finally:
-        staging.unlink(missing_ok=True)
 
 
 def read(path: Path, mark: str) -> dict[str, np.ndarray]:

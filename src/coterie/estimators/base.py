@@ -86,6 +86,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _fit(self, X: Any, y: Any, owners: Any, groups: Any) -> PrivateEstimator:
         named = getattr(y, "name", None)
         x, y = self._checked(X, y)
+        _check_filled(y)
         target = self._target(y)
         ranges = columns_of(x, self.bounds)
         name = str(named or free(TARGET, ranges.columns))
@@ -199,6 +200,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         """What is to be learnt, as the table takes it."""
 
 
+def _check_filled(y: np.ndarray) -> None:
+    import pandas as pd
+
+    if (empty := pd.isna(y)).any():
+        raise InputError(f"y: row {int(np.argmax(empty)) + 1} is empty. Remove such rows.")
+
+
 def _seed(random_state: Any) -> int:
     """None: one that no program tells, unlike NumPy's global state. There are 2³² of them, which can be tried out."""
     if random_state is None:
@@ -222,11 +230,10 @@ def _privacy(done: Fitted, model: TrainedModel) -> Privacy:
 
 def _trace(done: Fitted) -> dict[str, np.ndarray]:
     """Steps, the metric of the owners' models on the rows they were trained on (oracle values), their disagreement."""
-    curve, disagreement = done.probes
-    weights = done.prepared.task.sizes if curve.shape[1] == done.prepared.task.owners else None
-    joint = oracle(np.average(curve, axis=1, weights=weights))
+    weights = done.prepared.task.sizes if done.curve.shape[1] == done.prepared.task.owners else None
+    joint = oracle(np.average(done.curve, axis=1, weights=weights))
     return {
         "step": done.steps,
         f"{done.prepared.judge.metric}{ORACLE}": joint,
-        "disagreement": np.asarray(disagreement),
+        "disagreement": np.asarray(done.disagreement),
     }

@@ -10,12 +10,17 @@ from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import UNSET
 
+from coterie.accounting import warnings_of
 from coterie.accounting.plans import named_against, person_of, worst_against
+from coterie.experiments import recompute
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, Poisson, Sampler
 from coterie.problems.datasets import DATASETS
+from coterie.relations import named
 from coterie.reports.promise import promise
-from coterie.reports.statement import KEPT, SOMETIMES, Facts, statement
+from coterie.reports.statement import KEPT, SOMETIMES, Facts, statement, undeclared
+from coterie.reports.written import Certified, Number, Provenance, WrittenNetwork, WrittenPrivacy
 from coterie.units import RECORD, at_owners, counted, several, told_owners
 
 if TYPE_CHECKING:
@@ -32,17 +37,17 @@ MOST_LINKS = 6_000  # what can be told apart in a picture is far less
 _LIBRARIES = ("coterie", "jax", "jaxlib", "numpy", "dp-accounting")
 
 
-def network(topology: Topology | None, hub: str | None) -> dict[str, Any]:
+def network(topology: Topology | None, hub: str | None) -> WrittenNetwork:
     """The links of a topology, none of them where they are too many to draw; or the hub where everybody meets."""
     if topology is None or hub is not None:
-        return {"topology": None, "hub": hub, "number_of_links": 0, "links": []}
+        return WrittenNetwork(topology=None, hub=hub, number_of_links=0, links=())
     links = topology.links
-    return {
-        "topology": topology.name,
-        "hub": None,
-        "number_of_links": len(links),
-        "links": links.tolist() if len(links) <= MOST_LINKS else None,
-    }
+    return WrittenNetwork(
+        topology=topology.name,
+        hub=None,
+        number_of_links=len(links),
+        links=tuple(links.tolist()) if len(links) <= MOST_LINKS else None,
+    )
 
 
 def plain(value: float) -> float | str:
@@ -60,7 +65,7 @@ def class_counts(prepared: Prepared) -> np.ndarray:
     return np.array([np.bincount(labels[rows], minlength=classes) for rows in rows_of])
 
 
-def provenance(experiment: Experiment) -> dict[str, Any]:
+def provenance(experiment: Experiment) -> Provenance:
     """Versions, platform, seed and checksums. These are of public files alone: who knows all records but one could try
     guesses of that one against a checksum."""
     import jax
@@ -72,13 +77,15 @@ def provenance(experiment: Experiment) -> dict[str, Any]:
         if not files and DATASETS.is_own(data):
             embedded = resources.files("coterie.problems") / "embedded" / f"{data}.npz"
             checksums = {embedded.name: hashlib.sha256(embedded.read_bytes()).hexdigest()}
-    return {
-        "versions": {"python": platform.python_version()}
-        | {name: metadata.version(name) for name in _LIBRARIES},
-        "platform": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
-        "seed": experiment.seed,
-        "data_sha256": checksums,
-    }
+    return Provenance(
+        versions={
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _LIBRARIES},
+        },
+        platform=f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
+        seed=experiment.seed,
+        data_sha256=checksums,
+    )
 
 
 def guarantee(
@@ -89,6 +96,45 @@ def guarantee(
     stated = {name: getattr(known, name) for name in KEPT}
     stated |= {name: getattr(known, name) for name in SOMETIMES if getattr(known, name)}
     return {"facts": stated, "statement": statement(known), "promise": promise(known)}
+
+
+def privacy(
+    certificates: Sequence[Certificate],
+    claim: dict[str, Any],
+    budgets: Sequence[float],
+    guaranteed: dict[str, Any],
+) -> WrittenPrivacy:
+    """What result.json and a model's file say of it; `claim` and `guaranteed`: as JSON."""
+    worst, known = max(certificates, key=lambda certificate: certificate.epsilon), guaranteed["facts"]
+    public = named(worst.relation).sizes_are_public
+    beside = (known["all_others"], known["person"], known.get("pair"))
+    together, person, pair = (None if written is None else Number(written["epsilon"]) for written in beside)
+    return WrittenPrivacy(
+        relation=worst.relation,
+        unit=worst.unit,
+        view=worst.view,
+        delta=Number(worst.delta),
+        budget=budgets[0] if len(set(budgets)) == 1 else tuple(budgets),
+        claimed=None if claim["epsilon"] is None else Number(claim["epsilon"]),
+        claim=claim,
+        certified=Certified(
+            max=Number(worst.epsilon),
+            per_owner=tuple(Number(certificate.epsilon) for certificate in certificates),
+        ),
+        all_others=together,
+        owners_per_person=known["owners_per_person"],
+        person=person,
+        pair=pair,
+        certificates=tuple(recompute.to_json(certificates)),
+        accountant=worst.accountant,
+        reason=worst.reason,
+        warnings=(
+            *undeclared(known["classes_declared"], known["columns_declared"]),
+            *warnings_of(certificates),
+        ),
+        **guaranteed,
+        oracle=UNSET if public else ("claim", "claimed_epsilon", "warnings"),
+    )
 
 
 def facts(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,20 +28,26 @@ Probe = Callable[[PyTree], tuple[np.ndarray, np.ndarray]]
 AT_ONCE = 1 << 24  # scores of test rows held at a time
 
 
-class Fitted(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
     """A model, and what it took."""
 
     experiment: Experiment
     prepared: Prepared
     program: Program
+    gossip_steps: int
+    consensus: int = 0  # gossip steps over owners' models after the last round
     certificates: tuple[Certificate, ...]
-    params: PyTree  # as a Result's
-    steps: np.ndarray
-    turns: np.ndarray
-    probes: PyTree  # what `probe_of` saw at each step
+    params: PyTree  # of the joint model: the mean of the owners' models, or the one that visits shaped
+    steps: np.ndarray  # (points,)
+    turns: np.ndarray  # (owners,) releases really made
+    curve: np.ndarray  # (points, owners) the metric of each owner's model; oracle unless test rows are public
+    disagreement: np.ndarray  # (points,) distance of the owners' models from their mean
     centred: Centred | None  # the charged centre of the features, where there is one
     selected: Selected | None  # the charged choice of a model, where there is one
-    published: Published | None  # the charged evaluation, where there is one
+    published: (
+        Published | None
+    )  # the charged evaluation, where there is one; like both before no oracle value
 
 
 def fit(experiment: Experiment, data_dir: Path | None = None, progress: Tell | None = None) -> Fitted:
@@ -63,10 +69,13 @@ def fitted(experiment: Experiment, setup: Ready, look: Callable[[PyTree], PyTree
             )
     if plan.evaluation is not None:
         published = publish(experiment, setup.prepared, setup.program, trace)
+    curve, disagreement = probes
     return Fitted(
         experiment=experiment,
         prepared=setup.prepared,
         program=setup.program,
+        gossip_steps=setup.gossip_steps,
+        consensus=setup.consensus,
         certificates=certificates_of(plan, setup.prepared.task.delta),
         # Over owners: what gossip leads to, and one exact step of it more. Exact where all of them agree already.
         params=jax.tree.map(
@@ -74,7 +83,8 @@ def fitted(experiment: Experiment, setup: Ready, look: Callable[[PyTree], PyTree
         ),
         steps=trace.step,
         turns=trace.turns,
-        probes=probes,
+        curve=curve if setup.prepared.table.test_is_public else oracle(curve),
+        disagreement=disagreement,
         centred=setup.centred,
         selected=selected,
         published=published,

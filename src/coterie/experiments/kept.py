@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from coterie import _files
 
 
 def digest(value: Any) -> str:
@@ -16,19 +17,9 @@ def digest(value: Any) -> str:
 
 
 def write(file: Path, held: dict[str, Any]) -> None:
-    """Write beside the place and move there in one step, so that an interruption leaves no part. May raise OSError."""
+    """Write them; may raise OSError."""
     text = json.dumps(held | {"sha256": digest(held)}, allow_nan=False, ensure_ascii=False)
-    put(file, text.encode())
-
-
-def put(file: Path, content: bytes) -> None:
-    """As `write`, for any content."""
-    staging = file.with_name(f".{file.name}-{os.getpid()}")
-    try:
-        staging.write_bytes(content)
-        staging.replace(file)
-    finally:
-        staging.unlink(missing_ok=True)
+    _files.put(file, text.encode())
 
 
 def read(file: Path) -> dict[str, Any] | None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie import _files
 from coterie.errors import InputError
-from coterie.experiments import kept, recompute
+from coterie.experiments import recompute
 from coterie.experiments.oracle import ORACLE, is_oracle
 from coterie.model.format import FILE as MODEL
 from coterie.reports.amounts import many
@@ -102,7 +103,7 @@ def rewrite_report(folder: Path) -> Path:
         files = {name: (folder / name).read_bytes() for name in FILES}
         content = report(files)
         _check_agrees(files["result.json"], folder)
-        kept.put(place, content)
+        _files.put(place, content)
     except OSError as error:
         raise InputError(
             f"folder={str(folder)!r}: {Path(error.filename or place).name}: {error.strerror}. "

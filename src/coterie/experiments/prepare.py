@@ -79,25 +79,12 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     if unit != RECORD:
         own = [units_of(rows, table.whose, unit, (experiment.seed, at)) for at, rows in enumerate(own)]
     trained, held = _divided(own, experiment, unit) if experiment.hold_out else (own, None)
-    owners = len(trained)
-    topology = build_topology(experiment.topology, owners, experiment.seed, names=parts.names)
-    mapped = feature_map(experiment, table)
-    if experiment.centre:
-        mapped = centring.not_yet(mapped, table, experiment.centre)
+    mapped = before_centre(experiment, table)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
     problem = problem_of(experiment, table, x.shape[1])
     judge = judge_of(experiment, table, problem.loss.name)
-    task = Task(
-        problem=problem,
-        sizes=tuple(map(len, trained)),
-        clip_norm=clip_norm(problem, mapped.norm_bound),
-        epsilon=budgets(experiment.epsilon, parts.names),
-        delta=experiment.delta,
-        topology=topology,
-        params=problem.model.init(jax.random.key(experiment.seed)),
-        unit=unit,
-        owners_per_person=experiment.owners_per_person,
-    )
+    sizes = tuple(map(len, trained))
+    task = task_of(experiment, problem, mapped.norm_bound, parts.names, sizes, unit)
     shards = to_shards(x, table.y, trained)
     parts = parts._replace(rows=tuple(rows if unit == RECORD else np.concatenate(rows) for rows in trained))
     return Prepared(table, parts, task, shards, x_test, table.y_test, mapped, judge, trained, held)
@@ -109,6 +96,43 @@ def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tup
     mapped, charged = centring.release(experiment, table, prepared.trained, program, plain)
     shards = to_shards(mapped.apply(table.x), table.y, prepared.trained)
     return prepared._replace(features=mapped, x_test=mapped.apply(table.x_test), shards=shards), charged
+
+
+def before_centre(experiment: Experiment, table: Table) -> FeatureMap:
+    """The map of records to features; where owners are to tell their centre, around zero until they have."""
+    mapped = feature_map(experiment, table)
+    return centring.not_yet(mapped, table, experiment.centre) if experiment.centre else mapped
+
+
+def task_of(
+    experiment: Experiment,
+    problem: Problem,
+    norm_bound: float,
+    names: tuple[str, ...],
+    sizes: tuple[int, ...],
+    unit: Unit,
+) -> Task:
+    """What the protocol is built for: all of it public. `norm_bound`: of features."""
+    return Task(
+        problem=problem,
+        sizes=sizes,
+        clip_norm=clip_norm(problem, norm_bound),
+        epsilon=budgets(experiment.epsilon, names),
+        delta=experiment.delta,
+        topology=build_topology(experiment.topology, len(names), experiment.seed, names=names),
+        params=problem.model.init(_key(experiment.seed)),
+        unit=unit,
+        owners_per_person=experiment.owners_per_person,
+    )
+
+
+def _key(seed: int) -> jax.Array:
+    """`jax.random.key(seed)`, of seeds as experiments have them, without a program that would be compiled for it.
+
+    >>> bool(_key(2**32 - 2) == jax.random.key(2**32 - 2))
+    True
+    """
+    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
 
 
 def _divided(own: Sequence[Own], experiment: Experiment, unit: Unit) -> tuple[Sequence[Own], Sequence[Own]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -56,8 +56,10 @@ def check_result(obj: dict[str, Any], source: str) -> list[Recomputed]:
     written = privacy.get("certificates") if isinstance(privacy, dict) else None
     if not isinstance(written, list) or not all(isinstance(entry, dict) for entry in written) or not written:
         raise InputError(f"{source}: holds no certificates. Give a run's result.json.")
+    called = _called(obj.get("owner_names"))
     checks = [checked(certificate, _indices(certificate.get("owners"))) for certificate in written]
-    more = (*_summary(privacy, checks), *_words_follow(obj, written, checks))
+    checks = [check._replace(whose=_whose(check.owners or [], called)) for check in checks]
+    more = (*_summary(privacy, checks, called), *_words_follow(obj, written, checks))
     return [*checks[:-1], checks[-1]._replace(problems=(*checks[-1].problems, *more))]
 
 
@@ -79,7 +81,9 @@ def of_group(certificate: Certificate, group: int) -> Certificate:
 def _read(path: Path) -> dict[str, Any]:
     if path.name.endswith(SUFFIX):
         said = unpack(*read(path)).description
-        return said | {name: said["training"].get(name) for name in ("sizes", "calibration", "engine")}
+        training = said["training"]
+        beside = {name: training.get(name) for name in ("sizes", "calibration", "engine")}
+        return said | beside | {"owner_names": training.get("owners")}
     if path.is_dir():
         if "privacy" in (said := _read(path / "result.json")) or not (path / MODEL).exists():
             return said
@@ -105,7 +109,18 @@ def _indices(owners: Any) -> list[int]:
     return owners if isinstance(owners, list) and all(type(owner) is int for owner in owners) else []
 
 
-def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
+def _called(names: Any) -> Callable[[int], str]:
+    """What an owner is called: by its name, where there is one."""
+    known = [" ".join(name.split()) for name in texts(names)]
+    return lambda owner: known[owner] if 0 <= owner < len(known) else f"owner {owner + 1}"
+
+
+def _whose(owners: list[int], called: Callable[[int], str]) -> str:
+    """Before the certificate: an owner's name, or how many owners share it."""
+    return f"{called(owners[0]) if len(owners) == 1 else f'{len(owners):,} owners'}, "
+
+
+def _summary(privacy: Any, checks: list[Recomputed], called: Callable[[int], str]) -> list[str]:
     """Whether the numbers that people read first follow from the certificates."""
     pairs = [(owner, check.found.epsilon) for check in checks for owner in check.owners or ()]
     named, by_owner = sorted(owner for owner, _ in pairs), dict(pairs)
@@ -115,7 +130,7 @@ def _summary(privacy: Any, checks: list[Recomputed]) -> list[str]:
     if named != list(range(len(named))) or not isinstance(per_owner, list) or len(per_owner) != len(named):
         return ["certificates do not name every owner once"]
     wrong = [owner for owner in named if not same(per_owner[owner], by_owner[owner])]
-    problems = [f"certified_epsilon of owner {owner} is not its certificate's" for owner in wrong[:1]]
+    problems = [f"certified_epsilon of {called(owner)} is not its certificate's" for owner in wrong[:1]]
     if not same(stated.get("max"), max(by_owner.values())):
         problems.append("certified_epsilon.max is not the largest certificate's")
     return problems + [

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.accounting import certify, warnings_of
+from coterie.accounting import certify
 from coterie.accounting.plans import certificates_of
-from coterie.experiments import describe, recompute
+from coterie.experiments import describe
 from coterie.experiments.decisions import decision_of
 from coterie.model import TrainedModel
 from coterie.model.description import Description, inputs_of
@@ -26,7 +26,8 @@ from coterie.problems.feature_steps import constants
 from coterie.problems.metrics import METRICS, Decision, Judge
 from coterie.problems.models import MODELS, flat
 from coterie.program import Rounds
-from coterie.reports.statement import SEEDED, undeclared
+from coterie.reports.statement import SEEDED
+from coterie.reports.written import plain
 
 if TYPE_CHECKING:
     from coterie.accounting import Certificate
@@ -45,6 +46,10 @@ SIMULATED = (
     "Simulated: all records lay in one process, and the noise came from one seed, 0 unless another was given. Whoever "
     "guesses the seed can take the noise off. For records that matter, train with `coterie node`."
 )
+_KEPT = (
+    "relation", "unit", "view", "delta", "budget_epsilon", "certified_epsilon", "certificates", "claim", "accountant",
+    "reason", "warnings", "facts", "statement", "promise",
+)  # fmt: skip  # of what result.json says of privacy
 REAL = "real owners"  # no engine of a simulation
 TEST_NOISE = (
     "TEST NOISE from a seed that was given: whoever knows it can take the noise off, so nothing is protected."
@@ -146,11 +151,7 @@ def _chosen(selected: Selected) -> str:
 
 def _model(left: _Left, told: dict[str, Any]) -> TrainedModel:
     """The model with all that its file tells; `told`: of its training, beside its settings."""
-    plan, problem, certificates = left.program.plan, left.task.problem, left.certificates
-    if not plan.relation.sizes_are_public:
-        certificates = _publishable(certificates, left.experiment.calibration)
-    guarantee = describe.guarantee(plan, certificates, left.experiment, left.table, left.engine)
-    own = MODELS.is_own(problem.model.name)
+    problem, own = left.task.problem, MODELS.is_own(left.task.problem.model.name)
     return TrainedModel(
         description=Description(
             **inputs_of(left.table),
@@ -160,7 +161,7 @@ def _model(left: _Left, told: dict[str, Any]) -> TrainedModel:
             loss=problem.loss.name,
             decision=left.decision,
             training=_training(left.experiment, left.task, left.program, left.owners) | told,
-            privacy=_privacy(certificates, left.task.epsilon, left.program, guarantee),
+            privacy=_privacy(left),
             metrics={},
         ),
         steps=constants(left.features, left.table.x.shape[1:]),
@@ -184,32 +185,15 @@ def _training(experiment: Experiment, task: Task, program: Program, names: Seque
     }
 
 
-def _privacy(
-    certificates: Sequence[Certificate], budgets: Sequence[float], program: Program, guarantee: dict[str, Any]
-) -> dict[str, Any]:
+def _privacy(left: _Left) -> dict[str, Any]:
     """The model's privacy, in the form of result.json, so that one program checks both."""
-    claim = program.claim.to_json()
-    if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
+    plan, claim, certificates = left.program.plan, left.program.claim.to_json(), left.certificates
+    if not plan.relation.sizes_are_public:  # what a paper claims may follow from them
         claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}
-    worst = max(certificates, key=lambda certificate: certificate.epsilon)
-    per_owner = [certificate.to_json()["epsilon"] for certificate in certificates]
-    return {
-        "relation": worst.relation,
-        "unit": worst.unit,
-        "view": worst.view,
-        "delta": worst.delta,
-        "budget_epsilon": [float(budget) for budget in budgets],
-        "certified_epsilon": {"max": worst.to_json()["epsilon"], "per_owner": per_owner},
-        "certificates": recompute.to_json(certificates),
-        "claim": claim,
-        "accountant": worst.accountant,
-        "reason": worst.reason,
-        "warnings": [
-            *undeclared(guarantee["facts"]["classes_declared"], guarantee["facts"]["columns_declared"]),
-            *warnings_of(certificates),
-        ],
-        **guarantee,
-    }
+        certificates = _publishable(certificates, left.experiment.calibration)
+    guarantee = describe.guarantee(plan, certificates, left.experiment, left.table, left.engine)
+    told = plain(describe.privacy(certificates, claim, left.task.epsilon, guarantee))
+    return {name: told[name] for name in _KEPT} | {"budget_epsilon": list(map(float, left.task.epsilon))}
 
 
 def _publishable(certificates: Sequence[Certificate], calibration: str) -> Sequence[Certificate]:

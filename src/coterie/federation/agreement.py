@@ -13,11 +13,13 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment, override
+from coterie.experiments.settings import fit
+from coterie.federation.transport import keeping
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.trust import checked_name
 from coterie.mechanisms import masks
@@ -39,6 +41,21 @@ TERMS = (
     "class_weight", "threshold", "settings", "unit", "records_per_unit", "unit_mean", "latest",
     "owners_per_person",
 )  # fmt: skip
+
+_ALWAYS: dict[str, Any] = {  # what a file has, and of which types
+    "format": int, "name": str, "terms": dict[str, Any], "schema": dict[str, Any], "owners": dict[str, int],
+    "patience": dict[str, Any], "clock": float,
+}  # fmt: skip
+_SOMETIMES: dict[str, Any] = {
+    "masks": dict[str, Any], "keys": dict[str, str], "authorities": dict[str, str], "aggregator": bool,
+    "edition": int, "protects": str,
+}  # fmt: skip
+# Values that are not written: agreements that do without what came later keep the hash that they had.
+_WITHOUT_SAYING = {
+    "masks": None, "keys": {}, "authorities": {}, "aggregator": True, "edition": 1, "protects": "",
+}  # fmt: skip
+_UNSTATED = {"owners_per_person": 1, "centre": 0.0}  # the same of terms
+_Kind = TypeVar("_Kind")
 
 
 # What a terminal does not show but obeys, or shows elsewhere: who signs would read other terms than there are.
@@ -200,6 +217,8 @@ class Agreement:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         terms = {key: value for key, value in asdict(self.experiment).items() if key in TERMS}
+        rest = {key: getattr(self, key) for key in _WITHOUT_SAYING}
+        rest["masks"] = self.masks and self.masks._asdict()
         return {
             "format": FORMAT,
             "name": self.name,
@@ -208,12 +227,7 @@ class Agreement:
             "owners": self.sizes,
             "patience": self.patience._asdict(),
             "clock": self.clock,
-            **({} if self.masks is None else {"masks": self.masks._asdict()}),
-            **({"keys": self.keys} if self.keys else {}),
-            **({"authorities": self.authorities} if self.authorities else {}),
-            **({} if self.aggregator else {"aggregator": False}),
-            **({} if self.edition == 1 else {"edition": self.edition}),
-            **({"protects": self.protects} if self.protects else {}),
+            **{key: part for key, part in rest.items() if part != _WITHOUT_SAYING[key]},
         }
 
     def text(self) -> str:
@@ -273,60 +287,44 @@ def _published_words(experiment: Experiment) -> str:
 
 def read(path: Path) -> Agreement:
     """The agreement in a file; InputError unless it is whole."""
-    return from_json(read_json("agreement", path), str(path))
-
-
-def read_json(what: str, path: Path) -> Any:
-    """The plain values of a file that somebody sent."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{what}={str(path)!r}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise InputError(f"{what}={str(path)!r}: is not JSON. Ask for the file again.") from error
+    value = keeping.read_json(path, Any, "is not JSON. Ask for the file again.", "agreement")
+    return from_json(value, str(path))
 
 
 def from_json(value: Any, source: str) -> Agreement:
     """The agreement of plain values."""
-    keys = {"format", "name", "terms", "schema", "owners", "patience", "clock"}
-    if (
-        not isinstance(value, dict)
-        or set(value) - {"masks", "keys", "authorities", "aggregator", "edition", "protects"} != keys
-    ):
+    if not isinstance(value, dict) or not _ALWAYS.keys() <= value.keys() <= (_ALWAYS | _SOMETIMES).keys():
         raise InputError(
-            f"{source}: must have exactly the keys {', '.join(sorted(keys))}. Ask for the file again."
+            f"{source}: must have exactly the keys {', '.join(sorted(_ALWAYS))}. Ask for the file again."
         )
     if value["format"] != FORMAT:
         raise InputError(
             f"{source}: format {value['format']!r}, this version reads {FORMAT}. Update coterie."
         )
-    terms, sizes, patience = value["terms"], value["owners"], value["patience"]
-    if not isinstance(terms, dict) or not set(terms) <= set(TERMS):
+    said = {key: fit(f"{source}: {key}", part, (_ALWAYS | _SOMETIMES)[key]) for key, part in value.items()}
+    if not set(said["terms"]) <= set(TERMS):
         raise InputError(f"{source}: terms must be of {', '.join(TERMS)}.")
-    if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
-        raise InputError(f"{source}: owners must map each name to its number of records, or of units.")
-    if type(value.get("aggregator", True)) is not bool:
-        raise InputError(f"{source}: aggregator={value['aggregator']!r}: must be true or false.")
-    if type(value.get("edition", 1)) is not int:
-        raise InputError(f"{source}: edition={value['edition']!r:.80}: must be a whole number.")
-    if not isinstance(patience, dict) or set(patience) != set(Patience._fields):
-        raise InputError(f"{source}: patience must have wait and retry.")
     agreement = Agreement(
-        name=str(value["name"]),
-        experiment=override(Experiment(), terms, source),
-        schema=schemas.from_json(value["schema"], source),
-        sizes=sizes,
-        patience=Patience(**{key: _number(source, key, seconds) for key, seconds in patience.items()}),
-        clock=_number(source, "clock", value["clock"]),
-        masks=None if "masks" not in value else _masking(source, value["masks"]),
-        keys=_texts(source, "keys", value.get("keys", {})),
-        authorities=_texts(source, "authorities", value.get("authorities", {})),
-        aggregator=value.get("aggregator", True),
-        edition=value.get("edition", 1),
+        name=said["name"],
+        experiment=override(Experiment(), said["terms"], source),
+        schema=schemas.from_json(said["schema"], source),
+        sizes=said["owners"],
+        patience=_fields(f"{source}: patience", said["patience"], Patience),
+        clock=said["clock"],
+        masks=_fields(f"{source}: masks", said["masks"], Masking) if "masks" in said else None,
+        **{key: said[key] for key in ("keys", "authorities", "aggregator", "edition") if key in said},
     )
-    if value.get("protects", "") != agreement.protects:
+    if said.get("protects", "") != agreement.protects:
         raise InputError(f"{source}: protects says something else than the terms do. Ask for the file again.")
     return agreement
+
+
+def _fields(name: str, value: dict[str, Any], kind: type[_Kind]) -> _Kind:
+    """A named tuple of plain values that stand by its fields' names."""
+    hints = get_type_hints(kind)
+    if set(value) != set(hints):
+        raise InputError(f"{name} must have {' and '.join(hints)}. Ask for the file again.")
+    return kind(**{field: fit(f"{name}.{field}", value[field], hint) for field, hint in hints.items()})
 
 
 def settled(unit: Unit) -> dict[str, Any]:
@@ -352,29 +350,6 @@ def _texts_in(value: Any) -> Iterator[str]:
             yield from _texts_in(one)
 
 
-_UNSTATED = {"owners_per_person": 1, "centre": 0.0}  # later terms, and the values that go without saying
-
-
 def _is_stated(key: str, value: Any) -> bool:
-    """Whether a term is written down; agreements that do without later terms keep the hash that they had."""
+    """Whether a term is written down."""
     return value is not None and (key not in _UNSTATED or value != _UNSTATED[key])
-
-
-def _texts(source: str, key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise InputError(f"{source}: {key} must map names to texts. Ask for the file again.")
-    return value
-
-
-def _masking(source: str, value: Any) -> Masking:
-    fits = isinstance(value, dict) and set(value) == {"nonce", "keys"} and isinstance(value["keys"], dict)
-    texts = [value["nonce"], *value["keys"].values()] if fits else [None]
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{source}: masks must have a nonce and keys. Ask for the file again.")
-    return Masking(**value)
-
-
-def _number(source: str, key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{source}: {key}={value!r}: must be a number.")
-    return float(value)

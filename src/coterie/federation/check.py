@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie._rounding import left, upper
-from coterie.accounting.ledger import forecast, terms_of
+from coterie.accounting.ledger import forecast, terms_for, terms_of
 from coterie.accounting.plans import pair_told, person_told
 from coterie.errors import BudgetError, CoterieError, InputError
 from coterie.federation import agreement as agreements
@@ -27,7 +27,7 @@ from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.honest import charged_plan, has_keys, own_masks, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.transport import greeting, trust, wire
-from coterie.federation.transport.lines import private
+from coterie.federation.transport.lines import Log, private
 from coterie.federation.transport.probe import Unreached, probe
 from coterie.federation.transport.zenoh import ROUTER, ZenohTransport
 from coterie.reports.amounts import many
@@ -37,8 +37,6 @@ PATIENCE = 15.0  # seconds that peers have to answer: they may be starting their
 _AGAIN = 0.25  # seconds between two greetings
 _ROW = 1_024  # bytes of the ledger beside each message
 _BESIDE = 16 << 20  # bytes for journal, status, results and trails
-
-Log = Callable[[str], None]
 
 
 @dataclass
@@ -177,15 +175,8 @@ class Check:
         at = planned.agreement.owners.index(self.party.name)
         plan = charged_plan(self.party, planned)
         allowance = allowed(self.party, planned, at, plan)
-        outlook = forecast(
-            self.party.ledger,
-            planned.agreement.run,
-            plan.event(at),
-            data_hash=content,
-            epsilon=allowance.epsilon,
-            delta=allowance.delta,
-            relation=plan.relation,
-        )
+        wanted = terms_for(content, allowance.epsilon, allowance.delta, plan.relation)
+        outlook = forecast(self.party.ledger, planned.agreement.run, plan.event(at), wanted)
         after = outlook.after.epsilon
         releases = planned.messages(at) + len(planned.table_steps)
         self.facts |= {"cost": allowance.cost, "releases": releases, "charged": outlook.messages}

@@ -20,16 +20,16 @@ from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, 
 from coterie.evaluation.sheet import Sheet
 from coterie.evaluation.told import Published, published
 from coterie.experiments import centring, evaluating
-from coterie.experiments.prepare import budgets, feature_map, problem_of
+from coterie.experiments.prepare import before_centre, feature_map, problem_of, task_of
 from coterie.experiments.settings import typed
 from coterie.federation.agreement import Agreement
 from coterie.federation.releases.side import message_layout
 from coterie.federation.shapes.rolls import SumTerms
 from coterie.federation.shapes.tree import Graph, graph_of
 from coterie.federation.transport.wire import Layout
+from coterie.mechanisms import ReleasePlan
 from coterie.mechanisms.noise import largest_sum, rounding_slack
 from coterie.problems.features import FeatureMap
-from coterie.problems.problem import clip_norm
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, Task
 from coterie.relations import REPLACE_ONE
@@ -94,8 +94,7 @@ class Collaboration:
     @property
     def steps(self) -> int:
         """How many rounds, ticks or visits training has."""
-        schedule = self.program.schedule
-        return schedule if isinstance(schedule, int) else len(schedule)
+        return self.program.steps
 
     @property
     def last_step(self) -> int:
@@ -212,58 +211,42 @@ class Collaboration:
         )
 
 
-def _key(seed: int) -> jax.Array:
-    """`jax.random.key(seed)`, of seeds as experiments have them, without a program that would be compiled for it.
-
-    >>> bool(_key(2**32 - 2) == jax.random.key(2**32 - 2))
-    True
-    """
-    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
-
-
 def collaboration(agreement: Agreement) -> Collaboration:
     """Build and check everything that the agreement implies."""
-    experiment, owners = agreement.experiment, agreement.owners
-    table, sizes = agreement.table, tuple(agreement.sizes.values())
-    mapped = feature_map(experiment, table)
-    if experiment.centre:
-        mapped = centring.not_yet(mapped, table, experiment.centre)
+    experiment, table, sizes = agreement.experiment, agreement.table, tuple(agreement.sizes.values())
+    mapped = before_centre(experiment, table)
     problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
-    task = Task(
-        problem=problem,
-        sizes=trained_sizes(sizes, experiment.hold_out, agreement.unit.words),
-        clip_norm=clip_norm(problem, mapped.norm_bound),
-        epsilon=budgets(experiment.epsilon, owners),
-        delta=experiment.delta,
-        topology=topologies.build(experiment.topology, len(owners), experiment.seed),
-        params=problem.model.init(_key(experiment.seed)),
-        unit=agreement.unit,
-        owners_per_person=experiment.owners_per_person,
-    )
+    trained = trained_sizes(sizes, experiment.hold_out, agreement.unit.words)
+    task = task_of(experiment, problem, mapped.norm_bound, agreement.owners, trained, agreement.unit)
     known = PROTOCOLS.find(experiment.protocol).settings
     settings = typed(experiment.protocol, known, experiment.settings)
     held = tuple(held_of(size, experiment.hold_out) for size in sizes) if experiment.hold_out else None
     program = evaluating.built(experiment, table, task, settings, held)
-    if program.plan.masked is None and not agreement.aggregator:
-        raise InputError(
-            f"aggregator=false: only masked sums can do without one, and this run of {experiment.protocol} has none. "
-            "Set view=masked, or leave it out."
-        )
-    if not program.plan.relation.sizes_are_public:
-        raise InputError(
-            f"relation={program.plan.relation!r}: an agreement states everybody's number of records, which only "
-            f"{REPLACE_ONE} takes for public. Use relation={REPLACE_ONE}."
-        )
-    if program.plan.quorum and program.plan.lattice is None:
-        raise InputError(
-            f"view={program.plan.view!r}: rests on several owners' noise, and messages are real numbers, whose sum is "
-            "rounded by what each of them sent: it tells more than a sum. Use view=masked, or view=untrusted."
-        )
-    if program.plan.shared is not None:
-        raise InputError(
-            "view='shared': real owners cannot draw the same noise to the last bit. Use view=masked, or view=untrusted."
-        )
+    _refuse_plan(agreement, program.plan)
     planned = Collaboration(agreement, task, offering(program, problem), mapped)
     if not agreement.aggregator:
         _ = planned.graph  # an error where owners cannot each talk to their neighbours
     return planned
+
+
+def _refuse_plan(agreement: Agreement, plan: ReleasePlan) -> None:
+    """InputError for what a simulation can do, and real owners cannot."""
+    if plan.masked is None and not agreement.aggregator:
+        raise InputError(
+            "aggregator=false: only masked sums can do without one, and this run of "
+            f"{agreement.experiment.protocol} has none. Set view=masked, or leave it out."
+        )
+    if not plan.relation.sizes_are_public:
+        raise InputError(
+            f"relation={plan.relation!r}: an agreement states everybody's number of records, which only "
+            f"{REPLACE_ONE} takes for public. Use relation={REPLACE_ONE}."
+        )
+    if plan.quorum and plan.lattice is None:
+        raise InputError(
+            f"view={plan.view!r}: rests on several owners' noise, and messages are real numbers, whose sum is "
+            "rounded by what each of them sent: it tells more than a sum. Use view=masked, or view=untrusted."
+        )
+    if plan.shared is not None:
+        raise InputError(
+            "view='shared': real owners cannot draw the same noise to the last bit. Use view=masked, or view=untrusted."
+        )

@@ -69,7 +69,7 @@ def keys_of(folder: Path, agreement: Agreement) -> str:
     """The prefix of the network's keys, the same under every agreement, so that parties notice when theirs differ."""
     if agreement.authorities:  # these change over time
         return sha256(f"coterie network {agreement.name}".encode()).hexdigest()[:32]
-    return trust.fingerprint(folder / trust.AUTHORITY)[:32]
+    return trust.fingerprint(trust.certificate_in(folder / trust.AUTHORITY))[:32]
 
 
 def longest(planned: Collaboration) -> int:

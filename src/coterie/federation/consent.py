@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from coterie.errors import InputError
-from coterie.federation.agreement import Agreement, read_json
-from coterie.federation.transport import requests, trust
+from coterie.federation.agreement import Agreement
+from coterie.federation.transport import keeping, requests, trust
 from coterie.federation.transport.sealing import private_key
 
 FOLDER = "consents"  # beside node.toml: a file for each party that signs
 _SAID = b"coterie consent 1\0"
 
 
-class Consent(NamedTuple):
+class Consent(Struct, frozen=True, forbid_unknown_fields=True):
     """One party's signature under one agreement. Public."""
 
     agreement: str  # its SHA-256
@@ -30,17 +37,13 @@ class Consent(NamedTuple):
 
 def sign(folder: Path, name: str, agreement: Agreement) -> Path:
     """The party's consent, written to its own folder. InputError where the agreement has another key of it, or none."""
-    from cryptography.hazmat.primitives import serialization as forms
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-    from cryptography.hazmat.primitives.hashes import SHA256
-
     if name not in agreement.keys:
         raise InputError(
             f"sign: the agreement has no key that {name!r} made at home, and so nobody asks for its signature. Make "
             f"one (coterie network request FOLDER {name}), and ask the founder to enter it (coterie network rotate)."
         )
     key = private_key(trust.identity(folder, name).key)
-    pem = key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo).decode()
+    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     signature = key.sign(_signed_text(agreement.digest, name), ECDSA(SHA256()))
     consent = Consent(agreement.digest.hex(), name, pem, signature.hex())
     _refuse_false(consent, agreement)
@@ -52,7 +55,7 @@ def keep(folder: Path, consent: Consent) -> Path:
     path = folder / FOLDER / f"{consent.party}.json"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.write_text(json.dumps(consent._asdict(), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(asdict(consent), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
     return path
@@ -60,20 +63,14 @@ def keep(folder: Path, consent: Consent) -> Path:
 
 def read(path: Path, agreement: Agreement) -> Consent:
     """A consent to this agreement; InputError where it is none, or the signature is false."""
-    value = read_json("consent", path)
-    if not isinstance(value, dict) or set(value) != set(Consent._fields):
-        raise InputError(f"consent={str(path)!r}: must have {', '.join(Consent._fields)}. Ask for it again.")
-    if not all(isinstance(text, str) for text in value.values()):
-        raise InputError(f"consent={str(path)!r}: must have texts alone. Ask for it again.")
-    consent = Consent(**value)
+    fault = "must have agreement, party, key and signature, texts alone. Ask for it again."
+    consent = keeping.read_json(path, Consent, fault, "consent")
     _refuse_false(consent, agreement)
     return consent
 
 
 def public_key(folder: Path, name: str, agreement: Agreement) -> Any:
     """The key with which a party signed this agreement, which has its fingerprint."""
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
     return load_pem_public_key(read(folder / FOLDER / f"{name}.json", agreement).key.encode())
 
 
@@ -135,11 +132,6 @@ def _signed_text(digest: bytes, name: str) -> bytes:
 
 def _refuse_false(consent: Consent, agreement: Agreement) -> None:
     """InputError unless the party's own key, which the agreement knows, signed this agreement."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
     who = f"consent of {consent.party!r:.80}"
     if consent.agreement != agreement.digest.hex():
         raise InputError(

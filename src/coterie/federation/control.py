@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import os
 import socket
+import socketserver
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +76,38 @@ class Control:
 @contextmanager
 def listening(folder: Path, asked: Callable[[str], None]) -> Iterator[Control]:
     """Answer at the folder's socket until the block ends. InputError where another node does."""
-    control, held = Control(), list[socket.socket]()
-    with _bound(folder) as server:
-        thread = threading.Thread(
-            target=_serve, args=(server, control, asked, held), name="control", daemon=True
-        )
+    control, over = Control(), threading.Event()
+
+    class Caller(socketserver.StreamRequestHandler):
+        timeout = _PATIENCE
+
+        def handle(self) -> None:
+            """One line in, one out; who asked the node to stop keeps the connection."""
+            credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            with suppress(OSError):
+                question = self.rfile.readline(_LONGEST)
+                answer = control.answer(question, _CREDENTIALS.unpack(credentials)[1], asked)
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+                if "stopping" in answer:
+                    over.wait()
+
+    with _bound(folder, Caller) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="control", daemon=True)
         thread.start()
         try:
             yield control
         finally:
-            server.shutdown(socket.SHUT_RDWR)  # wakes the thread
-            thread.join(_PATIENCE)
-            for line in held:
-                line.close()
+            over.set()
+            server.shutdown()
+            thread.join()
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Left to the thread's own hook (`logs.guarded`), which prints no more than it may."""
+        raise
 
 
 def ask(folder: Path, command: str) -> dict[str, Any]:
@@ -99,7 +119,8 @@ def ask(folder: Path, command: str) -> dict[str, Any]:
             line.sendall(
                 json.dumps({"command": command, "sudo": os.environ.get("SUDO_USER")}).encode() + b"\n"
             )
-            answer = json.loads(_line(line, 1 << 24))
+            answers = line.makefile("rb")
+            answer = json.loads(answers.readline(1 << 24))
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise InputError(
                 f"folder={str(folder)!r}: no node runs here (no {NAME} that answers)."
@@ -116,20 +137,20 @@ def ask(folder: Path, command: str) -> dict[str, Any]:
             raise InputError(f"folder={str(folder)!r}: {answer['error']}.")
         if "stopping" in answer:
             line.settimeout(None)
-            _line(line, _LONGEST)  # nothing comes any more: until the process lets go of the line
+            answers.read()  # nothing comes any more: until the process lets go of the line
     return answer
 
 
 @contextmanager
-def _bound(folder: Path) -> Iterator[socket.socket]:
+def _bound(folder: Path, caller: type[socketserver.StreamRequestHandler]) -> Iterator[_Server]:
     """The socket, whose file is removed afterwards. It does not listen before its mode is set."""
     _refuse_second(folder)
-    with _address(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+    with _address(folder) as place, _Server(place, caller, bind_and_activate=False) as server:
         try:
             Path(place).unlink(missing_ok=True)  # of a node that was killed
-            server.bind(place)
+            server.server_bind()
             os.chmod(place, 0o600)
-            server.listen(8)
+            server.server_activate()
         except OSError as error:
             raise InputError(
                 f"{folder / NAME}: cannot be made ({error.strerror}). Keep the folder on a local disk."
@@ -164,33 +185,3 @@ def _address(folder: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{opened}/{NAME}"
     finally:
         os.close(opened)
-
-
-def _serve(
-    server: socket.socket, control: Control, asked: Callable[[str], None], held: list[socket.socket]
-) -> None:
-    while True:
-        try:
-            line, _ = server.accept()
-        except OSError:
-            return  # the node ends
-        try:
-            line.settimeout(_PATIENCE)
-            credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            answer = control.answer(_line(line, _LONGEST), _CREDENTIALS.unpack(credentials)[1], asked)
-            line.sendall(json.dumps(answer).encode() + b"\n")
-        except OSError:
-            line.close()
-            continue
-        held.append(line) if "stopping" in answer else line.close()
-
-
-def _line(line: socket.socket, longest: int) -> bytes:
-    """The bytes before the first newline, or before the other end closes."""
-    received = b""
-    while b"\n" not in received and len(received) < longest:
-        more = line.recv(min(4096, longest - len(received)))
-        if not more:
-            break
-        received += more
-    return received.partition(b"\n")[0]

@@ -14,6 +14,7 @@ from coterie.errors import InputError
 from coterie.federation import agreement as agreements
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.party import Party
+from coterie.federation.transport import keeping
 from coterie.program import Rounds
 
 
@@ -47,12 +48,10 @@ def without(party: Party, planned: Collaboration) -> Collaboration:
     path = _file(party, planned)
     if not path.exists():
         return planned
-    try:
-        names = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read. Write it again: coterie network forget.") from error
-    if not isinstance(names, list) or not set(names) <= set(planned.agreement.owners) - {party.name}:
-        raise InputError(f"{path}: must list other owners. Write it again: coterie network forget.")
+    fault = "must list other owners. Write it again: coterie network forget."
+    names = keeping.read_json(path, list[str], fault)
+    if not set(names) <= set(planned.agreement.owners) - {party.name}:
+        raise InputError(f"{path}: {fault}")
     return replace(planned, forgotten=frozenset(names))
 
 

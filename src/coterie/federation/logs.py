@@ -13,18 +13,16 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from coterie import _check, _unforeseen
 from coterie.errors import CoterieError, RecordsError
-from coterie.federation.transport.lines import Line, level_of
+from coterie.federation.transport.lines import Line, Log, level_of
 
 FORMATS = ("text", "json")
-
-Log = Callable[[str], None]
 
 
 def log(form: str, **always: Any) -> Log:

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from cryptography import x509
 
 from coterie.errors import InputError
 from coterie.evaluation.budget import TellsNothing
@@ -54,6 +56,34 @@ def _on_disk(
     return changed
 
 
+class Asked(NamedTuple):
+    """What parties that made their keys at home sent: each its public key and, if it is its own authority, that."""
+
+    keys: dict[str, Any]
+    own: dict[str, x509.Certificate]
+
+    @classmethod
+    def of(cls, files: Mapping[str, Path]) -> Asked:
+        """What is in these parties' signing requests."""
+        keys = {name: requests.read(path, name) for name, path in files.items()}
+        own = {name: authorities.of_request(path, name) for name, path in files.items()}
+        return cls(keys, {name: authority for name, authority in own.items() if authority is not None})
+
+    def entered(self, agreement: Agreement) -> dict[str, Any]:
+        """The agreement's keys and authorities, with the fingerprints of these."""
+        keys = {name: requests.fingerprint(public) for name, public in self.keys.items()}
+        own = {name: trust.fingerprint(authority) for name, authority in self.own.items()}
+        return {"keys": agreement.keys | keys, "authorities": agreement.authorities | own}
+
+    def certify(self, folder: Path, where: Mapping[str, str]) -> None:
+        """Certificates for new parties at these addresses; where they issue their own, copies of their authorities."""
+        if self.own:
+            return authorities.keep(folder, self.own)
+        for name, address in where.items():
+            place = folder / "parties" / name
+            trust.issue(folder / "authority", name, [parts(address)[0]], place, self.keys.get(name))
+
+
 @_on_disk
 def found(
     folder: Path,
@@ -69,24 +99,18 @@ def found(
     """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"folder={str(folder)!r}: is not empty. Name a new one.")
-    publics = {name: requests.read(path, name) for name, path in (asked or {}).items()}
-    own = authorities.of_requests(asked or {})
-    keys = {"keys": _fingerprints(publics), "authorities": authorities.fingerprints(own)}
+    requested = Asked.of(asked or {})
     parties.refuse_settings(agreement.owners)
-    planned = settled(replace(agreement, **keys), optional)
+    planned = settled(replace(agreement, **requested.entered(agreement)), optional)
     authorities.refuse_mixed(planned.agreement.authorities, planned.parties, router)
     check_addresses(addresses, planned.parties)
-    check_parties("request", publics, planned.parties)
+    check_parties("request", requested.keys, planned.parties)
     if router is not None:
         check_addresses({ROUTER: router}, (ROUTER,))
     where = with_ports(addresses, planned.parties)
-    if own:
-        authorities.keep(folder, own)
-    else:
+    if not requested.own:
         trust.create_authority(folder / "authority")
-    for name in () if own else planned.parties:
-        place = folder / "parties" / name
-        trust.issue(folder / "authority", name, [parts(where[name])[0]], place, publics.get(name))
+    requested.certify(folder, where)
     if router is not None:
         trust.issue(folder / "authority", ROUTER, [parts(router)[0]], folder / "router")
     write(folder, planned, where, router)
@@ -143,7 +167,7 @@ def write(folder: Path, planned: Collaboration, where: Mapping[str, str], router
 
 def _router(folder: Path, planned: Collaboration, router: str) -> str:
     """Write the configuration of `zenohd` into the router's folder; the router listens at the port that all dial."""
-    own = trust.Identity(ROUTER, Path(trust.AUTHORITY), Path(trust.CERTIFICATE), Path(trust.PRIVATE_KEY))
+    own = trust.files_of(ROUTER, Path())  # relative to where it runs
     listen = f"{'[::]' if numeric6(router) else '0.0.0.0'}:{parts(router)[1]}"
     return router_config(
         own, listen, planned.parties, keys_of(folder / "authority", planned.agreement), longest(planned)
@@ -177,21 +201,15 @@ def add(
     parties.refuse_settings([owner])
     check_addresses({**where, **({owner: address} if address else {})}, (*where, owner))
     budgets = {**_budgets(old), trust.checked_name(owner): epsilon}
-    publics = {} if asked is None else {owner: requests.read(asked, owner)}
-    own = {} if asked is None else authorities.of_requests({owner: asked})
+    requested = Asked.of({} if asked is None else {owner: asked})
     planned = _changed(
         old,
+        **requested.entered(old),
         sizes={**old.sizes, owner: size},
-        keys={**old.keys, **_fingerprints(publics)},
-        authorities={**old.authorities, **authorities.fingerprints(own)},
         experiment=replace(old.experiment, epsilon=budgets, gossip_steps=None),
     )
     where = with_ports({**where, **({owner: address} if address else {})}, planned.parties)
-    place = folder / "parties" / owner
-    if own:
-        authorities.keep(folder, own)
-    else:
-        trust.issue(folder / "authority", owner, [parts(where[owner])[0]], place, publics.get(owner))
+    requested.certify(folder, {owner: where[owner]})
     write(folder, planned, where, router)
     return planned
 
@@ -206,37 +224,31 @@ def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
     old, where, router = opened(folder)
     known = _places(folder, collaboration(old), router)
     check_parties("party", [name], tuple(known))
-    public = requests.read(asked, name)
-    if old.authorities:
-        return _rotate_own(folder, name, asked)
-    keys = old.keys if name == ROUTER else {**old.keys, **_fingerprints({name: public})}
-    planned = _changed(old, keys=keys)
-    trust.replace_authority(folder / "authority", folder / "retired")
-    for party, place in known.items():
-        trust.renew(folder / "authority", party, place, public if party == name else None)
-        keeping.replace(place / trust.AUTHORITY, (folder / "authority" / trust.AUTHORITY).read_bytes())
-    (known[name] / trust.PRIVATE_KEY).unlink(missing_ok=True)  # of the old key, where the founder had made it
-    write(folder, planned, where, router)
-    return planned
-
-
-def _rotate_own(folder: Path, name: str, asked: Path) -> Collaboration:
-    """As `rotate`, for a party that is its own authority and has made a new one with its new key."""
-    old, where, router = opened(folder)
-    own = authorities.of_requests({name: asked})
-    if name not in own:
+    requested = Asked.of({name: asked})
+    if not old.authorities:
+        requested = requested._replace(own={})
+    elif name not in requested.own:
         raise InputError(
             f"request={str(asked)!r}: has no new authority, and the old one's certificates would go on opening doors. "
             f"{name} makes one: coterie network request FOLDER {name} --own-authority HOST"
         )
-    planned = _changed(
-        old,
-        keys={**old.keys, **_fingerprints({name: requests.read(asked, name)})},
-        authorities={**old.authorities, **authorities.fingerprints(own)},
-    )
-    authorities.keep(folder, own)
+    planned = _changed(old, **({} if name == ROUTER else requested.entered(old)))
+    if requested.own:
+        authorities.keep(folder, requested.own)
+    else:
+        _replace_authority(folder, known, requested.keys)
     write(folder, planned, where, router)
     return planned
+
+
+def _replace_authority(folder: Path, known: Mapping[str, Path], keys: Mapping[str, Any]) -> None:
+    """Certificates of a new authority for all; `keys`: in place of those that these parties have."""
+    trust.replace_authority(folder / "authority", folder / "retired")
+    for party, place in known.items():
+        trust.renew(folder / "authority", party, place, keys.get(party))
+        keeping.replace(place / trust.AUTHORITY, (folder / "authority" / trust.AUTHORITY).read_bytes())
+    for party in keys:  # the old one, where the founder had made it
+        (known[party] / trust.PRIVATE_KEY).unlink(missing_ok=True)
 
 
 @_on_disk
@@ -309,10 +321,6 @@ def _places(folder: Path, planned: Collaboration, router: str | None) -> dict[st
     """The folder of every party, and of the router."""
     known = {name: folder / "parties" / name for name in planned.parties}
     return known if router is None else {**known, ROUTER: folder / "router"}
-
-
-def _fingerprints(publics: Mapping[str, Any]) -> dict[str, str]:
-    return {name: requests.fingerprint(public) for name, public in publics.items()}
 
 
 def opened(folder: Path, leaving: str | None = None) -> tuple[Agreement, dict[str, str], str | None]:

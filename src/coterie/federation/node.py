@@ -6,7 +6,6 @@ Guarantee: an owner's records are read here, by this installed program, and noth
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -18,19 +17,20 @@ from coterie.errors import InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import consent, forgetting
 from coterie.federation import owner as owners
-from coterie.federation.before import Start, hub
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.connections import longest, resolved, transport
-from coterie.federation.drive import Driver, FrameTerms
+from coterie.federation.drive import Driver, FrameTerms, Hooks
 from coterie.federation.honest import has_keys
 from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.marks import Hand
 from coterie.federation.releases.side import OwnRecords
-from coterie.federation.releases.witness import NUMBER, Joining, Witnessed
+from coterie.federation.releases.witness import Joining, Witnessed
 from coterie.federation.shapes.centring import Centring
 from coterie.federation.shapes.evaluation import Evaluated
+from coterie.federation.training import Start, hub
 from coterie.federation.transport import trust
+from coterie.federation.transport.lines import Log
 from coterie.federation.transport.machine import Machine
 from coterie.federation.transport.zenoh import ROUTER
 from coterie.federation.troubles import Troubles, by_second, known
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from coterie.evaluation.selection import Selected
     from coterie.evaluation.told import Published
 
-Log = Callable[[str], None]
 Watch = Callable[[Callable[[str, str], None], Mapping[int, str]], AbstractContextManager[None]]
 LINGER = 60.0  # seconds that a finished party waits for slower ones
 
@@ -97,7 +96,7 @@ def run(
         journal = held.enter_context(_journal(party, planned.agreement.run, log))
         owner = None
         if data is not None:
-            owner = owners.owner(party, planned, data, journal, injected_seed, held, log)
+            owner = held.enter_context(owners.owner(party, planned, data, journal, injected_seed, log))
         begin = Start(party, planned, owner.machine if owner else hub(party, journal, injected_seed))
         machine = begin.machine(owner and owner.sums(planned), journal)
         between()
@@ -110,19 +109,20 @@ def run(
             journal,
             Hand.of(own.key, planned.agreement.digest),
             owner and owner.outlet,
-            process=secrets.token_bytes(NUMBER),
-            log=log,
+            log,
         )
         driver = Driver(
             witnessed,
             transport(party, planned, own),
             FrameTerms(planned.digest, longest(planned), linger),
-            log=log,
-            status=party.status,
-            public=lambda: {**(owner.public() if owner else {}), "troubles": troubles.now, **dates},
-            stop=stop,
-            left=witnessed.left,
-            shown=shown,
+            Hooks(
+                log,
+                status=party.status,
+                public=lambda: {**(owner.public() if owner else {}), "troubles": troubles.now, **dates},
+                stop=stop,
+                left=witnessed.left,
+                shown=shown,
+            ),
         )
         log(f"{party.name} joins run {planned.agreement.run[:8]} of {planned.agreement.name!r}")
         with troubles, watch(driver.refuse, by_second(ends)) if watch else nullcontext():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from coterie import _files
 from coterie._rounding import upper
 from coterie.accounting.plans import against_all_others, certificates_of, pair_told, person_told
 from coterie.errors import InputError
@@ -135,12 +136,9 @@ def write(outcome: Outcome, folder: Path) -> Path:
                 published=outcome.published,
             )
             models.write(folder / models.FILE, model.to_bytes())
-        (folder / "report.html").write_text(
-            page(facts, outcome.collaboration.agreement.to_json()), encoding="utf-8"
-        )
-        draft = folder / ".result.json"
-        draft.write_text(json.dumps(facts, indent=2, ensure_ascii=False), encoding="utf-8")
-        os.replace(draft, folder / "result.json")
+        report = page(facts, outcome.collaboration.agreement.to_json())
+        _files.put(folder / "report.html", report.encode())
+        _files.put(folder / "result.json", json.dumps(facts, indent=2, ensure_ascii=False).encode())
     except OSError as error:
         raise InputError(
             f"out={str(folder)!r}: cannot be written ({error.strerror}). Start the node again with another --out."

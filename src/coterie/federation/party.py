@@ -6,45 +6,36 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.settings import Positive, Probability, fit
-from coterie.federation.releases.randomness import GENERATORS, Generator
+from coterie.federation.releases.randomness import Generator
 from coterie.federation.transport.address import checked
 from coterie.federation.transport.trust import checked_name
 
 NAME = "node.toml"
-SETTINGS: dict[str, Any] = {
-    "name": str, "listen": str, "router": str, "proxy": str, "generator": str, "epsilon": Positive,
-    "delta": Probability, "ledger": str, "same_people": bool, "trusts_aggregator": bool,
-}  # fmt: skip
-TABLES = {  # tables with a line for each party; a line added at the end of the file falls into the last one
-    "peers": "names to host:port",
-    "honest": "names of owners to the fingerprints of their keys",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Party:
-    """Paths are absolute here, and relative to the file's folder in the file."""
+    """Paths are absolute here, and relative to the file's folder in the file, which has all fields but that one."""
 
     name: str
-    folder: Path  # of the file; certificates and the agreement lie beside it
     listen: str | None = None  # host:port
-    peers: dict[str, str] = field(default_factory=dict)  # whom to dial, and where
     router: str | None = None
     proxy: str | None = None  # host:port of an HTTP proxy, through which this party dials everybody
     generator: Generator = "exact"
-    epsilon: float | None = None  # the ledger's budget over all runs; None: the agreement's for this run
-    delta: float | None = None
+    epsilon: Positive | None = None  # the ledger's budget over all runs; None: the agreement's for this run
+    delta: Probability | None = None
     ledger_file: str | None = None  # `ledger` in the file; one for all networks that the records are in
     same_people: bool = False  # changed records are of the same people, and charged to the same ledger
     # With messages that have less noise than what it publishes; and all but `missing` other owners with their noise.
     trusts_aggregator: bool = False
+    peers: dict[str, str] = field(default_factory=dict)  # whom to dial, and where
     honest: dict[str, str] = field(default_factory=dict)
     # Owners whom this one knows to be honest, and their keys' fingerprints as they told them: masked sums rely on them.
+    folder: Path  # of the file; certificates and the agreement lie beside it
 
     @property
     def agreement(self) -> Path:
@@ -85,17 +76,21 @@ class Party:
         return self.folder / "result"
 
     def to_toml(self) -> str:
-        """The file's content."""
+        """The file's content: what was set, and whom to dial."""
         import tomli_w
 
-        own = {name: getattr(self, name) for name in ("name", "listen", "router", "proxy", "generator")}
-        own |= {"epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger_file}
-        own |= {name: getattr(self, name) or None for name in ("same_people", "trusts_aggregator")}
-        return tomli_w.dumps(
-            {key: value for key, value in own.items() if value is not None}
-            | {"peers": self.peers}
-            | ({"honest": self.honest} if self.honest else {})
-        )
+        own = {key: getattr(self, "ledger_file" if key == "ledger" else key) for key in _HINTS}
+        return tomli_w.dumps({key: value for key, value in own.items() if value or key == "peers"})
+
+
+# By the file's keys. Tables have a line for each party; a line added at the end of the file falls into the last one.
+_HINTS: dict[str, Any] = {
+    "ledger" if name == "ledger_file" else name: hint
+    for name, hint in get_type_hints(Party, include_extras=True).items()
+    if name != "folder"
+}
+_TABLES = {"peers": "names to host:port", "honest": "names of owners to the fingerprints of their keys"}
+_SETTINGS = [key for key in _HINTS if key not in _TABLES]
 
 
 def read(path: Path) -> Party:
@@ -109,44 +104,38 @@ def read(path: Path) -> Party:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"config={str(path)!r}: is not TOML ({error}).") from error
-    known = {*SETTINGS, *TABLES}
     for key in given:
-        if key not in known:
-            raise InputError(f"{path}: unknown key {key!r}. Known keys: {', '.join(sorted(known))}.")
+        if key not in _HINTS:
+            raise InputError(f"{path}: unknown key {key!r}. Known keys: {', '.join(sorted(_HINTS))}.")
     return Party(folder=path.resolve().parent, **_checked(path, given))
 
 
 def refuse_settings(names: Iterable[str]) -> None:
     """InputError where a party is named like a setting: its address and the setting would be confused."""
     for name in names:
-        if name in SETTINGS:
+        if name in _SETTINGS:
             raise InputError(f"name={name!r}: is what {NAME} calls a setting. Take another name.")
 
 
-def _refuse_below(path: Path, given: dict[str, Any]) -> None:
+def _refuse_table(path: Path, table: str, entries: Any) -> None:
     """InputError where a setting stands inside a table: it would be ignored, and `ledger` would name another file."""
-    for table in TABLES:
-        for key in given[table] if isinstance(given.get(table), dict) else ():
-            if key in SETTINGS:
-                raise InputError(
-                    f"{path}: {key} stands below [{table}], where lines name parties. Move it above the first line in "
-                    "brackets."
-                )
+    for key in entries if isinstance(entries, dict) else ():
+        if key in _SETTINGS:
+            raise InputError(
+                f"{path}: {key} stands below [{table}], where lines name parties. Move it above the first line in "
+                "brackets."
+            )
+    if not isinstance(entries, dict) or not all(isinstance(text, str) for text in entries.values()):
+        raise InputError(f"{path}: {table} must map {_TABLES[table]}.")
 
 
 def _checked(path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    _refuse_below(path, given)
-    for key, kind in SETTINGS.items():
-        if key in given:
-            fit(f"{path}: {key}", given[key], kind)
-    checked_name(given.get("name", ""))
-    _check.one_of("generator", given.get("generator", "exact"), GENERATORS)
-    for table, what in TABLES.items():
-        entries = given.get(table, {})
-        if not isinstance(entries, dict) or not all(isinstance(text, str) for text in entries.values()):
-            raise InputError(f"{path}: {table} must map {what}.")
-    places = {key: given[key] for key in ("listen", "router", "proxy") if key in given}
-    places |= {f"peers.{name}": place for name, place in given.get("peers", {}).items()}
+    for table in _TABLES:
+        _refuse_table(path, table, given.get(table, {}))
+    own = {key: fit(f"{path}: {key}", value, _HINTS[key]) for key, value in given.items()}
+    checked_name(own.get("name", ""))
+    places = {key: own[key] for key in ("listen", "router", "proxy") if key in own}
+    places |= {f"peers.{name}": place for name, place in own.get("peers", {}).items()}
     for key, place in places.items():
         checked(f"{path}: {key}", place)
-    return {"ledger_file" if key == "ledger" else key: value for key, value in given.items()}
+    return {"ledger_file" if key == "ledger" else key: value for key, value in own.items()}

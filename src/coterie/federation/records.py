@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from coterie.federation.collaboration import Collaboration
 from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.side import Judged, OwnRecords
-from coterie.federation.transport.lines import private
+from coterie.federation.transport.lines import Log, private
 from coterie.problems.datasets import apart
 from coterie.problems.datasets.identity import TableIdentity
 from coterie.problems.datasets.schema import Rows
@@ -57,7 +56,7 @@ def number_of(rows: Rows, unit: Unit) -> int:
     return len(rows.y) if unit.kind == "record" else 1
 
 
-def known_to(party: Party, content: str, data: Path, log: Callable[[str], None]) -> str:
+def known_to(party: Party, content: str, data: Path, log: Log) -> str:
     """The hash with which to open the owner's ledger: of these records, or of an earlier version of them.
 
     RecordsError where the ledger belongs to other records, unless the owner says that they are of the same people:

@@ -9,19 +9,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
-from coterie.errors import InputError
 from coterie.federation.party import Party
-from coterie.federation.transport import trust
-from coterie.federation.transport.address import resolves
-from coterie.federation.transport.lines import warning
+from coterie.federation.transport import keeping, trust
+from coterie.federation.transport.address import unresolved
+from coterie.federation.transport.lines import Log, warning
 
 WARNING = dt.timedelta(days=30)  # before a certificate ends
 _PAUSE = 30.0  # seconds between two checks
 
-Log = Callable[[str], None]
 Ends = Mapping[str, dt.datetime]
 
 
@@ -72,7 +69,7 @@ def ending(ends: Ends, now: dt.datetime) -> list[str]:
 
 def unknown(dialled: Mapping[str, str]) -> list[str]:
     """Hosts to dial whose names do not resolve, in words."""
-    lost = [(name, address) for name, address in dialled.items() if not resolves(address)]
+    lost = [(name, address) for name, address in dialled.items() if unresolved(address)]
     return [
         f"the address of {name}, {address}: the host name does not resolve; it is tried again. Is it spelt rightly?"
         for name, address in lost
@@ -96,14 +93,7 @@ def known(party: Party, peers: tuple[str, ...]) -> dict[str, dt.datetime]:
     """When certificates end: this party's own from its file, its peers' from the founder's list."""
     listed: dict[str, dt.datetime] = {}
     if party.certificates.exists():
-        listed = _read(party.certificates)
+        fault = "is not a list of certificates. Ask the founder for it again."
+        listed = keeping.read_json(party.certificates, dict[str, dt.datetime], fault)
     own = trust.end_of(party.folder / trust.CERTIFICATE)
     return {party.name: own} | {name: end for name, end in listed.items() if name in peers}
-
-
-def _read(path: Path) -> dict[str, dt.datetime]:
-    try:
-        given = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): dt.datetime.fromisoformat(end) for name, end in given.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is not a list of certificates. Ask the founder for it again.") from error

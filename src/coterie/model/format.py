@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie import _files
 from coterie.errors import InputError
 
 SUFFIX = ".safetensors"
@@ -111,16 +111,12 @@ def check_new(what: str, path: Path) -> Path:
 
 def write(path: Path, data: bytes, what: str = "out") -> Path:
     """Write a file atomically."""
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        draft.write_bytes(data)
-        draft.replace(path)
+        _files.put(path, data)
     except OSError as error:
         raise InputError(
             f"{what}={str(path)!r}: cannot be written ({error.strerror}). Name another."
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
     return path
 
 

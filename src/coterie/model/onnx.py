@@ -177,9 +177,9 @@ def _probabilities(graph: Graph, loss: str, outputs: int, scores: str, output: s
     elif outputs == 1:
         negative = graph("Sigmoid", graph("Neg", scores))
         graph.named("Concat", negative, graph("Sigmoid", scores), output=output, axis=1)
-    else:
-        shares = graph("Sigmoid", scores)
-        graph.named("Div", shares, graph("ReduceSum", shares, graph.whole(1), keepdims=1), output=output)
+    else:  # in logarithms, as `probabilities` has it: shares may all be 0
+        shares = graph("Neg", graph("Softplus", graph("Neg", scores)))
+        graph.named("Softmax", shares, output=output, axis=1)
 
 
 def _facts(model: TrainedModel, digest: str) -> dict[str, str]:

@@ -119,7 +119,9 @@ def ask(
     tell: Tell = lambda what, done, of: None,
 ) -> JoinAnswer:
     """Compare. `base` gives dimension, budget, δ and topology; its sizes are not used. `tell` hears what is done."""
-    _check_asked(base, partners, partner_records)
+    check_asked(base.topology, partners, partner_records)
+    if len(base.epsilon) != 1:
+        raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
 
     def case(count: int, epsilon: float) -> Consortium:
         return replace(base, sizes=(owner.records, *(partner_records,) * count), epsilon=(epsilon,))
@@ -157,14 +159,13 @@ def ask(
     )
 
 
-def _check_asked(base: Consortium, partners: int, partner_records: int) -> None:
+def check_asked(topology: str, partners: int, partner_records: int) -> None:
+    """InputError for what cannot be asked, whatever the records are."""
     _check.count("partners", partners, most=MOST_OWNERS)
     _check.count("partner_records", partner_records)
-    if len(base.epsilon) != 1:
-        raise InputError(f"epsilon: {len(base.epsilon)} budgets; plan join takes one for everyone.")
-    if base.topology not in TOPOLOGIES:
+    if topology not in TOPOLOGIES:
         raise InputError(
-            f"topology={base.topology!r}: plan join varies the number of partners. Name a family, such as ring."
+            f"topology={topology!r}: plan join varies the number of partners. Name a family, such as ring."
         )
 
 

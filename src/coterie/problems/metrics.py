@@ -21,16 +21,21 @@ _QUANTITY: tuple[Task, ...] = ("regression",)
 
 
 def probabilities(loss: str, scores: np.ndarray) -> np.ndarray:
-    """(rows, classes) of scores (rows, outputs) of a loss in `PROBABLE`."""
+    """(rows, classes) of scores (rows, outputs) of a loss in `PROBABLE`.
+
+    Guarantee: finite scores give finite shares that add up to one. Argument: the largest share is divided out in
+    logarithms; of several classes that are all but impossible, one by one, the shares themselves would be 0 / 0.
+    """
     wide = np.asarray(scores, np.float64)
-    if loss == "softmax":
-        weight = np.exp(wide - wide.max(axis=1, keepdims=True))
-        return weight / weight.sum(axis=1, keepdims=True)
     two = wide.shape[1] == 1
     wide = np.hstack([-wide, wide]) if two else wide
-    small = np.exp(-np.abs(wide))  # 1 / (1 + e^-s), without overflow
-    shares = np.where(wide >= 0, 1.0, small) / (1.0 + small)
-    return shares if two else shares / shares.sum(axis=1, keepdims=True)
+    if loss != "softmax":
+        small = np.exp(-np.abs(wide))  # 1 / (1 + e^-s), without overflow
+        if two:
+            return np.where(wide >= 0, 1.0, small) / (1.0 + small)
+        wide = np.minimum(wide, 0.0) - np.log1p(small)
+    weight = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return weight / weight.sum(axis=1, keepdims=True)
 
 
 class Decision(NamedTuple):

@@ -13,6 +13,7 @@ gathered T/3 rounds' worth of 1/m each by then (weights a(t) = t); local noise, 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import NamedTuple
 
 import jax
@@ -35,10 +36,15 @@ class Mixing(NamedTuple):
     consensus: int = 0  # gossip steps over owners' models after the last round; 0: not needed
 
 
+def mixer_of(task: Task, program: Program) -> Mixer:
+    """The program's own sum; or one step of gossip over the topology."""
+    return mixer(task.topology) if program.aggregate is None else aggregate(program.aggregate)
+
+
 def mixing_of(task: Task, program: Program, gossip_steps: int | None = None) -> Mixing:
     """The program's own sum; or gossip over the topology, of as many steps as asked for, or as it takes."""
     if program.aggregate is not None:
-        return Mixing(1, aggregate(program.aggregate))
+        return Mixing(1, mixer_of(task, program))
     if program.plan.shared is not None:
         return _of_shared(task, program, gossip_steps)
     steps = gossip_steps_for(task.topology) if gossip_steps is None else gossip_steps
@@ -98,8 +104,4 @@ def _fewest(topology: Topology, program: Program) -> int:
     high = 1
     while not enough(high):
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=enough)

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.reports.amounts import many, number
 from coterie.reports.charts import Chart, Entry, Shape, Upright
-from coterie.reports.reading import Run
+from coterie.reports.written import Run
 from coterie.units import counted, several
 
 _FEW = 12  # owners: up to so many, a table instead of a picture

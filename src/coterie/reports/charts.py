@@ -11,7 +11,8 @@ import numpy as np
 from coterie.relations import UNIT
 from coterie.reports.amounts import number
 from coterie.reports.constant import with_unit
-from coterie.reports.reading import OverEpsilon, Run, WrittenMetric
+from coterie.reports.reading import Reported
+from coterie.reports.written import OverEpsilon, WrittenMetric
 
 _FEW_POINTS = 10  # a line of fewer is drawn with dots
 
@@ -80,7 +81,7 @@ class Upright:
         return [Shape(kind, spots, colour), *dots] if spots else []
 
 
-def curve(run: Run) -> Chart:
+def curve(run: Reported) -> Chart:
     """The metric over a run between floor and ceiling; the band spans the owners' own models.
 
     What is not finite, as after a model diverged, is left out.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from coterie._rounding import at_most
 from coterie.reports.amounts import number
-from coterie.reports.reading import Run
+from coterie.reports.written import Run
 
 _ALIKE = 3  # owners with equal bars: up to so many, each has its own
 _LISTED = 40  # bars shown at once; if there are more, only the fullest

@@ -17,7 +17,7 @@ from coterie.reports.benefit import benefit
 from coterie.reports.gauges import gauges
 from coterie.reports.privacy import claims, lead
 from coterie.reports.published import SHOWN, told
-from coterie.reports.reading import FILES, Run
+from coterie.reports.reading import FILES, Reported
 from coterie.reports.rendering import template
 from coterie.reports.stacks import stacks
 from coterie.reports.topology import NUMBERED, network
@@ -26,7 +26,7 @@ from coterie.units import counted, several
 _WIDE = 60  # owners: beyond, the picture of their network has the page's full width
 
 
-def page(run: Run, files: Mapping[str, bytes]) -> bytes:
+def page(run: Reported, files: Mapping[str, bytes]) -> bytes:
     """The page's bytes. `files`: the files it was made from, whose checksums it shows."""
     metric, classes = run.metric, run.partition.classes
     swept, first = run.over_epsilon, sorted(metric.all, key=lambda name: name != metric.name)
@@ -69,7 +69,7 @@ def page(run: Run, files: Mapping[str, bytes]) -> bytes:
     )
 
 
-def _settings(run: Run) -> dict[str, str]:
+def _settings(run: Reported) -> dict[str, str]:
     rows = {key: value for key, value in run.settings.items() if key != "settings"}
     if isinstance(own := run.settings.get("settings", {}), dict):
         rows |= {f"{run.protocol}.{key}": value for key, value in own.items()}

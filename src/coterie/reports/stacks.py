@@ -8,8 +8,8 @@ import numpy as np
 
 from coterie.reports.amounts import many
 from coterie.reports.charts import nice_ticks
-from coterie.reports.reading import Run
 from coterie.reports.style import CLASSES, OTHER
+from coterie.reports.written import Run
 from coterie.units import counted, several
 
 _NUMBERED = 16  # columns: beyond, not every one has a number below it

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.reports.amounts import many
-from coterie.reports.reading import Run, WrittenNetwork
+from coterie.reports.written import Run, WrittenNetwork
 from coterie.units import counted
 
 _SIDE = 360.0  # of the picture

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from msgspec import ValidationError, convert
 
 from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
-from coterie.reports.amounts import many, number
-from coterie.reports.reading import FILES, Run, WrittenNetwork, read
+from coterie.reports.amounts import bound, many, number
+from coterie.reports.reading import FILES, Reported, read
 from coterie.reports.topology import MOST, placed
+from coterie.reports.written import WrittenNetwork
 from coterie.units import counted
 
 
-def read_run(place: Path) -> Run:
+def read_run(place: Path) -> Reported:
     """A run's files, checked."""
     try:
         return read({name: (place / name).read_bytes() for name in FILES})
@@ -46,9 +48,9 @@ def summary(place: Path) -> dict[str, Any]:
         "central": plain(metric.central),
         "constant": plain(metric.constant),
         "constant_says": metric.constant_says,
-        "oracle": sorted(metric.oracle | ({"counted"} if run.sizes_are_private else set())),
-        "certified": _at_most(run.privacy.certified.max),
-        "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
+        "oracle": sorted({*metric.oracle, *["counted"] * run.sizes_are_private}),
+        "certified": bound(run.privacy.certified.max),
+        "all_others": None if run.privacy.all_others is None else bound(run.privacy.all_others),
         "budget": budget_range(run.privacy.budgets),
         "delta": number(run.privacy.delta),
         "within": sum(run.privacy.within),
@@ -61,7 +63,7 @@ def summary(place: Path) -> dict[str, Any]:
     }
 
 
-def points(run: Run) -> list[list[float | None]]:
+def points(run: Reported) -> list[list[float | None]]:
     """The joint model's metric over steps, as trace.csv has it."""
     return [[int(step), plain(float(value))] for step, value in zip(run.steps, run.joint)]
 
@@ -123,17 +125,6 @@ def drawing(
     }
 
 
-def network_of(network: Mapping[str, Any]) -> WrittenNetwork:
-    """The network as result.json has it."""
-    links = network["links"]
-    return WrittenNetwork(
-        topology=network["topology"],
-        hub=network["hub"],
-        number_of_links=network["number_of_links"],
-        links=None if links is None else tuple((first, second) for first, second in links),
-    )
-
-
 def in_progress(run: dict[str, Any]) -> dict[str, Any]:
     """A run that has not ended, with picture and gauges; without them if another version wrote it."""
     about = run.get("about")
@@ -141,15 +132,16 @@ def in_progress(run: dict[str, Any]) -> dict[str, Any]:
         return run
     try:
         return run | _pictured(about, run.get("spent"))
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValidationError):
         return run | {"about": None}
 
 
 def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any]:
     sizes, names, unit = tuple(about["sizes"]), about["owner_names"], about["unit"]
+    network = convert(about["network"], WrittenNetwork)
     return {
         "counted": counted(sum(sizes), unit),
-        "network": drawing(network_of(about["network"]), names, sizes, unit, about["sizes_are_private"]),
+        "network": drawing(network, names, sizes, unit, about["sizes_are_private"]),
         "gauges": gauges(names, spent, about["budgets"]) if spent else [],
     }
 
@@ -159,7 +151,7 @@ def topology(name: str, sizes: tuple[int, ...], hub: str | None) -> dict[str, An
     from coterie.experiments.describe import network
     from coterie.topologies import build
 
-    links = network_of(network(build(name, len(sizes)) if hub is None else None, hub))
+    links = network(build(name, len(sizes)) if hub is None else None, hub)
     return drawing(links, [f"owner {at + 1}" for at in range(len(sizes))], sizes, UNIT)
 
 
@@ -168,20 +160,21 @@ def plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _at_most(epsilon: float) -> str:
-    return f"ε ≤ {number(at_most(epsilon))}" if math.isfinite(epsilon) else "no finite ε"
-
-
 def node(folder: str) -> dict[str, Any]:
     """The status of one party's folder, or of all parties in a network's. Reads status files alone."""
     from coterie.federation.local import read_status
     from coterie.federation.local import status as of_network
     from coterie.federation.party import NAME
 
-    place = Path(folder).expanduser()
-    if (place / "parties").is_dir():
+    try:
+        place = Path(folder).expanduser()
+        is_network, is_party = (place / "parties").is_dir(), (place / NAME).is_file()
+    except (OSError, RuntimeError) as error:  # the second where there is no such user
+        why = getattr(error, "strerror", None) or "there is no such user"
+        raise InputError(f"folder={folder!r:.200}: cannot be read ({why}). Name another.") from error
+    if is_network:
         parties = of_network(place)
-    elif (place / NAME).is_file():
+    elif is_party:
         status = read_status(place / "status.json")
         parties = [{"name": place.name, "state": "not started"} if status is None else status]
     else:

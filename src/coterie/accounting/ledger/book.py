@@ -9,7 +9,8 @@ import re
 import secrets
 import sqlite3
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -20,7 +21,7 @@ from coterie.accounting.events import event_from_json, event_to_json
 from coterie.accounting.ledger import store
 from coterie.accounting.ledger.account import Account, ChargedParts, Part
 from coterie.accounting.ledger.chain import Head, LedgerRow, LedgerTerms, canonical, sealed, sha256
-from coterie.accounting.ledger.reading import replay
+from coterie.accounting.ledger.reading import snapshot
 from coterie.accounting.ledger.units import Tally, tally
 from coterie.accounting.statements import Certificate
 from coterie.errors import BudgetError, InputError, LedgerError
@@ -91,13 +92,11 @@ class Ledger:
         terms = terms_for(data_hash, epsilon, delta, relation, rows_per_unit)
         path = Path(os.path.realpath(path))  # one lock for one file, by whatever name
         with ExitStack() as held:
-            lock = store.lock(path)
-            held.callback(os.close, lock)
+            lock = held.enter_context(store.only_writer(path))
             if not path.exists():
                 store.create(path, terms)
-            connection = store.open_writer(path)
-            held.callback(connection.close)
-            account, head = replay(path, connection)
+            connection = held.enter_context(closing(store.open_writer(path)))
+            account, head, _ = snapshot(path, connection)
             _complete(path, connection, head)
             same_terms(path, account.terms, terms)
             store.first_note(path, lock, head)
@@ -132,9 +131,8 @@ class Ledger:
 
     def holds(self, known: Head) -> bool:
         """Whether this was the ledger's last row at some time. Where it was not, the file is older, or another one."""
-        with self._turn:
-            self._usable()
-            return store.holds(self._connection, known)
+        with self._opened() as connection:
+            return store.holds(connection, known)
 
     @property
     def head(self) -> str:
@@ -161,64 +159,51 @@ class Ledger:
         composition of all rows and this event would cost more than the budget.
         """
         body, events, place = self._understood(event, part)
-        name, number = _name("run", run), _check.count("round", round, 0)
+        row = _charge(run, round, body, place)
         content = None if message is None else bytes(message)
         with self._turn:
-            stored = self._find(name, number)
+            stored = self._find(run, round)
             if stored is not None:
-                return _once(stored, body, place, content)
+                return _once(stored, row, content)
             if not self._account.affords(events, place):
-                raise self._refusal(name, number, events, place)
-            self._append(
-                LedgerRow(0, "", "charge", name, number, *(place or (None, None)), body,
-                    None if content is None else sha256(content), "", ""), content)  # fmt: skip
+                raise self._refusal(row, events, place)
+            self._append(row, content)
             self._account.add(events, place)
             return content
 
     def record(self, run: str, round: int, event: DpEvent, *, part: tuple[str, int] | None = None) -> None:
         """Charge what may have been released already, whatever the budget says: nothing may leave for it."""
         body, events, place = self._understood(event, part)
+        row = _charge(run, round, body, place)
         with self._turn:
-            if self._find(_name("run", run), _check.count("round", round, 0)) is None:
-                where = place or (None, None)
-                self._append(LedgerRow(0, "", "charge", run, round, *where, body, None, "", ""), None)
+            if self._find(run, round) is None:
+                self._append(row, None)
                 self._account.add(events, place)
 
     def given_up(self, run: str) -> bool:
         """Whether the run was written off (`recovery.write_off`): nothing of it may ever be drawn again."""
-        with self._turn:
-            self._usable()
-            return store.last_of(self._connection, run + store.WRITTEN_OFF) > 0
+        with self._opened() as connection:
+            return store.last_of(connection, run + store.WRITTEN_OFF) > 0
 
     def unsettled(self) -> list[str]:
         """Runs that may have released more than this ledger knows: it was restored, and none was heard of since."""
-        with self._turn:
-            self._usable()
-            connection = self._connection
-            return [
-                run
-                for run in store.runs_ending(connection, store.RESTORED)
-                if store.last_of(connection, run + store.RESTORED)
-                > max(store.last_of(connection, run), store.last_of(connection, run + store.WRITTEN_OFF))
-            ]
+        with self._opened() as connection:
+            return store.unsettled(connection)
 
     def parts(self, run: str) -> dict[tuple[str, int], int]:
         """How many messages of a run were charged to which part of which partition."""
-        with self._turn:
-            self._usable()
-            return store.parts_of(self._connection, run)
+        with self._opened() as connection:
+            return store.parts_of(connection, run)
 
     def stored(self, run: str, round: int) -> bytes | None:
         """The message that was charged for this round of this run, to be sent again; None where none was."""
-        with self._turn:
-            stored = self._find(run, round)
-            return None if stored is None else stored[1]
+        stored = self._find(run, round)
+        return None if stored is None else stored[1]
 
     def rounds(self, run: str) -> list[int]:
         """The rounds of this run that a message was charged for, in order."""
-        with self._turn:
-            self._usable()
-            return store.rounds_of(self._connection, run)
+        with self._opened() as connection:
+            return store.rounds_of(connection, run)
 
     def declare_partition(self, name: str, *, parts: int, digest: str) -> None:
         """Declare a fixed division of the records into parts, whose charges then compose in parallel.
@@ -232,7 +217,7 @@ class Ledger:
         with self._turn:
             known = self._account.partitions.get(name)
             if known is None:
-                self._append(LedgerRow(0, "", "partition", None, None, name, None, body, None, "", ""), None)
+                self._append(LedgerRow(kind="partition", partition=name, body=body), None)
                 self._account.partitions[name] = ChargedParts(parts, digest)
             elif (known.parts, known.digest) != (parts, digest):
                 raise InputError(
@@ -277,9 +262,9 @@ class Ledger:
         return body, events, place
 
     def _find(self, run: str, round: int) -> tuple[LedgerRow, bytes | None] | None:
-        self._usable()
         try:
-            stored = store.find(self._connection, run, round)
+            with self._opened() as connection:
+                stored = store.find(connection, run, round)
         except sqlite3.Error as error:
             raise InputError(f"ledger={str(self._path)!r}: cannot be read ({error}).") from error
         if stored is not None:
@@ -290,7 +275,12 @@ class Ledger:
         """Complete the row, write it. After any failure the ledger is closed: memory and disk may differ."""
         self._usable()
         now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-        row = sealed(draft._replace(sequence=self._head.sequence + 1, time=now, previous=self._head.hash))
+        hashed = None if message is None else sha256(message)
+        row = sealed(
+            draft._replace(
+                sequence=self._head.sequence + 1, time=now, message_sha256=hashed, previous=self._head.hash
+            )
+        )
         try:
             store.append(self._connection, row, message)
             store.note(self._lock, Head(row.sequence, row.hash))
@@ -305,6 +295,13 @@ class Ledger:
             raise
         self._head = Head(row.sequence, row.hash)
 
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one thread at a time."""
+        with self._turn:
+            self._usable()
+            yield self._connection
+
     def _usable(self) -> None:
         if self._held is None:
             raise InputError(f"ledger={str(self._path)!r}: closed. Open it again.")
@@ -313,15 +310,17 @@ class Ledger:
                 f"ledger={str(self._path)!r}: opened before a fork. Open it in one process only."
             )
 
-    def _refusal(self, run: str, round: int, events: Tally, part: Part | None) -> BudgetError:
+    def _refusal(self, row: LedgerRow, events: Tally, part: Part | None) -> BudgetError:
         cost = max(map(self._account.epsilon, self._account.worst_cases(events, part)))
         return BudgetError(
-            f"run={run!r}, round={round}: would bring epsilon to {cost:.6g}, the budget is "
+            f"run={row.run!r}, round={row.round}: would bring epsilon to {cost:.6g}, the budget is "
             f"{self.terms.epsilon:g} at delta={self.terms.delta:g}. Nothing was charged; nothing may leave."
         )
 
 
-def terms_for(data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int) -> LedgerTerms:
+def terms_for(
+    data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int = 1
+) -> LedgerTerms:
     """What a new ledger would be created with; InputError where it makes no sense."""
     if not re.fullmatch("[0-9a-f]{64}", data_hash):
         raise InputError(f"data_hash={data_hash!r}: must be 64 hexadecimal digits, as data_hash() computes.")
@@ -364,12 +363,21 @@ def _is_fixed(event: DpEvent) -> bool:
     return True
 
 
-def _once(
-    charged: tuple[LedgerRow, bytes | None], body: str, part: Part | None, message: bytes | None
-) -> bytes | None:
+def _charge(run: str, round: int, body: str, part: Part | None) -> LedgerRow:
+    """A row to be completed: InputError where a run cannot be called so, or a round not be numbered so."""
+    return LedgerRow(
+        run=_name("run", run),
+        round=_check.count("round", round, 0),
+        body=body,
+        partition=part and part.partition,
+        part=part and part.number,
+    )
+
+
+def _once(charged: tuple[LedgerRow, bytes | None], again: LedgerRow, message: bytes | None) -> bytes | None:
     """What the round was charged with, provided that it is asked for again and not for something else."""
     row, stored = charged
-    if (row.body, row.partition, row.part) != (body, *(part or (None, None))):
+    if (row.body, row.partition, row.part) != (again.body, again.partition, again.part):
         raise InputError(
             f"run={row.run!r}, round={row.round}: charged before with another event. Give the run a new name."
         )

@@ -42,17 +42,17 @@ class LedgerTerms:
 class LedgerRow(NamedTuple):
     """One line of the ledger. `sequence` orders; `time` only informs, because clocks go backwards."""
 
-    sequence: int
-    time: str  # UTC
-    kind: str  # "charge", or "partition" where one is declared
-    run: str | None
-    round: int | None
-    partition: str | None
-    part: int | None
-    body: str  # JSON: the charged event, or a partition's parts and digest
-    message_sha256: str | None
-    previous: str
-    hash: str
+    sequence: int = 0
+    time: str = ""  # UTC
+    kind: str = "charge"  # or "partition" where one is declared
+    run: str | None = None
+    round: int | None = None
+    partition: str | None = None
+    part: int | None = None
+    body: str = ""  # JSON: the charged event, or a partition's parts and digest
+    message_sha256: str | None = None
+    previous: str = ""
+    hash: str = ""
 
 
 class Head(NamedTuple):

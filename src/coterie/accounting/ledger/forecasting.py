@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.accounting.ledger import store
 from coterie.accounting.ledger.account import Account
-from coterie.accounting.ledger.book import same_terms, terms_for
+from coterie.accounting.ledger.book import same_terms
+from coterie.accounting.ledger.chain import LedgerTerms
 from coterie.accounting.ledger.reading import accounted, read
 from coterie.accounting.ledger.units import tally
 from coterie.accounting.statements import Certificate
@@ -25,22 +26,21 @@ class ChargeForecast(NamedTuple):
     messages: int  # of the run that are charged already
 
 
-def forecast(
-    path: Path, run: str, event: DpEvent, *, data_hash: str, epsilon: float, delta: float, relation: str
-) -> ChargeForecast:
+def forecast(path: Path, run: str, event: DpEvent, wanted: LedgerTerms) -> ChargeForecast:
     """What is spent, and what would be after a run that costs `event` as a whole, whatever of it is charged already.
 
-    A file that is not there counts as a new ledger, as `Ledger.open` would create it; nothing is created.
-    InputError as `Ledger.open` and `read`.
+    A file that is not there counts as a new ledger, as `Ledger.open` would create it with the `wanted` terms; nothing
+    is created. InputError as `Ledger.open` and `read`.
     """
-    wanted = terms_for(data_hash, epsilon, delta, relation, 1)
     spent, messages, other_runs = 0.0, 0, Account(wanted)
     if path.exists():
         now = read(path)
         same_terms(path, now.account.terms, wanted)
-        spent = now.account.spent(delta).epsilon
+        spent = now.account.spent(wanted.delta).epsilon
         messages = sum(past.messages for past in now.runs if past.name == run)
         with store.reader(path) as connection:
             other_runs = accounted(connection, [row for row in store.rows(connection) if row.run != run])
     cases = other_runs.worst_cases(tally(event, other_runs.terms.rows_per_unit), None)
-    return ChargeForecast(spent, other_runs.certificate(cases, delta), other_runs.within(cases), messages)
+    return ChargeForecast(
+        spent, other_runs.certificate(cases, wanted.delta), other_runs.within(cases), messages
+    )

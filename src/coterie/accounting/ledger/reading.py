@@ -47,21 +47,15 @@ class Verification(NamedTuple):
     head: str | None  # None where the file could not be read so far
 
 
-def replay(path: Path, connection: sqlite3.Connection) -> tuple[Account, Head]:
-    """Everything charged so far, composed. Refuses a file whose chain is broken."""
-    snapshot = _snapshot(path, connection)
-    return snapshot.account, snapshot.head
-
-
 def read(path: str | Path) -> Snapshot:
     """What is in the ledger now, also while its owner writes. InputError where its chain is broken or rows are gone."""
     place = Path(os.path.realpath(path))
     known = store.noted(place)  # first: what was noted before the view was taken is in the view
     with store.reader(Path(path)) as connection:
-        snapshot = _snapshot(Path(path), connection)
+        now = snapshot(Path(path), connection)
         if known is not None and not store.holds(connection, known):
-            raise InputError(f"{store.behind(place, snapshot.head.sequence, known)}.")
-    return snapshot
+            raise InputError(f"{store.behind(place, now.head.sequence, known)}.")
+    return now
 
 
 def terms_of(path: str | Path) -> LedgerTerms:
@@ -112,7 +106,8 @@ def _problems(connection: sqlite3.Connection, rows: list[LedgerRow], head: str |
     return problems
 
 
-def _snapshot(path: Path, connection: sqlite3.Connection) -> Snapshot:
+def snapshot(path: Path, connection: sqlite3.Connection) -> Snapshot:
+    """Everything charged so far, composed. Refuses a file whose chain is broken."""
     try:
         head, start = store.head(connection), sha256(store.terms_text(connection))
         rows = list(store.rows(connection))

@@ -9,15 +9,14 @@ charged; or it is written off: all that it could still have released counts as r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.accounting.ledger import store
 from coterie.accounting.ledger.book import Ledger
 from coterie.accounting.ledger.chain import Head
-from coterie.accounting.ledger.reading import read, replay, terms_of, verify
+from coterie.accounting.ledger.reading import read, snapshot, terms_of, verify
 from coterie.errors import InputError, LedgerError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def restore(copy: Path, path: Path, runs: Sequence[str]) -> Restored:
     """
     head = _sound(copy)
     path = Path(os.path.realpath(path))
-    with _only_writer(path) as lock:
+    with store.only_writer(path) as lock:
         damaged = _refuse_newer(path, copy)
         known = store.noted(path)
         # Notes are not flushed: what damaged the file, as a power cut does, may have taken the last of them back.
@@ -128,7 +127,7 @@ def _refuse_newer(path: Path, copy: Path) -> bool:
         return False
     try:
         with store.reader(path) as connection:
-            _, head = replay(path, connection)
+            head = snapshot(path, connection).head
     except InputError:
         store.replace(path, Path(f"{path}.damaged"))
         return True
@@ -154,12 +153,3 @@ def _marked(draft: Path, runs: Sequence[str]) -> Head:
         store.copied(connection, finished)
     store.replace(finished, draft)
     return head
-
-
-@contextmanager
-def _only_writer(path: Path) -> Iterator[int]:
-    lock = store.lock(path)
-    try:
-        yield lock
-    finally:
-        os.close(lock)

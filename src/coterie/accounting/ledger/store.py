@@ -6,10 +6,11 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from coterie import _files
 from coterie.accounting.ledger.chain import SCHEMA, Head, LedgerRow, LedgerTerms, sha256
 from coterie.errors import InputError, LedgerError
 
@@ -34,21 +35,26 @@ CREATE TRIGGER no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'appe
 """
 
 
-def lock(path: Path) -> int:
-    """Become the file's only writer until the returned descriptor is closed or the process dies.
+@contextmanager
+def only_writer(path: Path) -> Iterator[int]:
+    """Be the file's only writer until the block ends or the process dies; yields the lock, for `note`.
 
     The lock lies on a file beside it: closing any descriptor of the database would drop SQLite's own locks.
     """
     import fcntl
 
-    with _files(path):
+    with _in_one_line(path):
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"ledger={str(path)!r}: in use by another writer. Close that one first."
+            ) from error
+        yield descriptor
+    finally:
         os.close(descriptor)
-        raise InputError(f"ledger={str(path)!r}: in use by another writer. Close that one first.") from error
-    return descriptor
 
 
 def note(descriptor: int, head: Head) -> None:
@@ -61,7 +67,7 @@ def note(descriptor: int, head: Head) -> None:
 
 def first_note(path: Path, descriptor: int, head: Head) -> None:
     """As `note`, on opening the file: later notes overwrite this one and need no more room."""
-    with _files(path):
+    with _in_one_line(path):
         note(descriptor, head)
 
 
@@ -95,11 +101,8 @@ def create(path: Path, terms: LedgerTerms) -> None:
     if log.exists() and log.stat().st_size:  # SQLite would read old rows from it into the new file
         raise InputError(f"ledger={str(path)!r}: missing, but its log {log.name} is there. Restore both.")
     draft = Path(f"{path}.new")
-    with _files(path):
-        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
-            leftover.unlink(missing_ok=True)
-        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with _connected(draft, "mode=rw") as connection:
+    with _in_one_line(path):
+        with _anew(draft) as connection:
             _configure(connection)
             connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
             text = terms.to_text()
@@ -107,14 +110,14 @@ def create(path: Path, terms: LedgerTerms) -> None:
             connection.execute("INSERT INTO terms VALUES (0, ?)", (text,))
             connection.execute("INSERT INTO head VALUES (0, 0, ?)", (sha256(text),))
             connection.execute("COMMIT")
-        _sync(draft)
+        _files.sync(draft)
         os.rename(draft, path)
-        _sync(path.parent)
+        _files.sync(path.parent)
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
     """A connection for the holder of the lock; InputError where the file is no ledger."""
-    with _files(path):
+    with _in_one_line(path):
         connection = _connect(path, "mode=rw")
         try:
             _recognise(connection, path)  # first: configuring writes to the file, whosever it is
@@ -137,7 +140,7 @@ def there(path: Path) -> None:
 def reader(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of the file, also while its owner writes; never creates or changes a ledger."""
     there(path)
-    with _files(path), _connected(path, _how_to_read(path)) as connection:
+    with _in_one_line(path), closing(_connect(path, _how_to_read(path))) as connection:
         _recognise(connection, path)
         connection.execute("BEGIN")
         yield connection
@@ -187,10 +190,16 @@ def last_of(connection: sqlite3.Connection, run: str) -> int:
     ).fetchone()[0]
 
 
-def runs_ending(connection: sqlite3.Connection, ending: str) -> list[str]:
-    """The names of runs that end like this, without the ending."""
+def unsettled(connection: sqlite3.Connection) -> list[str]:
+    """The runs about which nothing was written since a copy was restored that may lack releases of theirs."""
     query = "SELECT DISTINCT run FROM ledger WHERE substr(run, -length(?)) = ? ORDER BY run"
-    return [name.removesuffix(ending) for (name,) in connection.execute(query, (ending, ending))]
+    restored = [name.removesuffix(RESTORED) for (name,) in connection.execute(query, (RESTORED, RESTORED))]
+    return [
+        run
+        for run in restored
+        if last_of(connection, run + RESTORED)
+        > max(last_of(connection, run), last_of(connection, run + WRITTEN_OFF))
+    ]
 
 
 def parts_of(connection: sqlite3.Connection, run: str) -> dict[tuple[str, int], int]:
@@ -204,23 +213,19 @@ def parts_of(connection: sqlite3.Connection, run: str) -> dict[tuple[str, int], 
 
 def copied(source: sqlite3.Connection, path: Path) -> None:
     """What a connection sees, as one file without a log beside it, on the disk; readable by its owner alone."""
-    with _files(path):
-        for leftover in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            leftover.unlink(missing_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with _connected(path, "mode=rw") as target:
+    with _in_one_line(path):
+        with _anew(path) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")
-        _sync(path)
+        _files.sync(path)
 
 
 def replace(draft: Path, path: Path) -> None:
     """Put a finished file in a ledger's place, with nothing of what was there before beside it."""
-    with _files(path):
-        for leftover in (Path(f"{path}-wal"), Path(f"{path}-shm")):
-            leftover.unlink(missing_ok=True)
+    with _in_one_line(path):
+        _without_logs(path)
         os.replace(draft, path)
-        _sync(path.parent)
+        _files.sync(path.parent)
 
 
 def append(connection: sqlite3.Connection, row: LedgerRow, message: bytes | None) -> None:
@@ -260,7 +265,7 @@ def damage(connection: sqlite3.Connection) -> str | None:
 
 
 @contextmanager
-def _files(path: Path) -> Iterator[None]:
+def _in_one_line(path: Path) -> Iterator[None]:
     """SQLite's and the system's complaints as one line of InputError."""
     try:
         yield
@@ -278,13 +283,17 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     return connection
 
 
-@contextmanager
-def _connected(path: Path, how: str) -> Iterator[sqlite3.Connection]:
-    connection = _connect(path, how)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def _anew(path: Path) -> closing[sqlite3.Connection]:
+    """A connection to an empty file, readable by its owner alone from its first byte on, in place of any other."""
+    path.unlink(missing_ok=True)
+    _without_logs(path)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    return closing(_connect(path, "mode=rw"))
+
+
+def _without_logs(path: Path) -> None:
+    for log in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+        log.unlink(missing_ok=True)
 
 
 def _how_to_read(path: Path) -> str:
@@ -314,11 +323,3 @@ def _only(connection: sqlite3.Connection, query: str) -> tuple:
     if row is None:
         raise sqlite3.DatabaseError("its terms or its head were removed")
     return row
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -30,11 +30,7 @@ def steps(settings: NodeSteps) -> Case:
     program = published("push_sum", (records,) * 2, options, Modelled(), (1.0, delta))
     flaw = program.plan.flaw
     return Case(
-        epsilon=program.claim.epsilon,
-        claimed_view="public transcript",
-        claimed_delta=delta,
-        source=program.claim.source,
-        note=program.claim.note,
+        claim=program.claim,
         event=sampled(program.plan, settings.sampling),
         delta=delta,
         size=records,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family, Modelled, published
+from coterie.experiments.claims.row import Case, Family, Modelled, claimed, published
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -40,12 +40,9 @@ def walk(settings: PublishedWalk) -> Case:
     epsilon, delta = _check.positive("epsilon", settings.epsilon), _check.probability("delta", settings.delta)
     classes = _check.count("classes", settings.classes)
     problem = Modelled(classes=classes, strength=STRENGTH if settings.strongly_convex else 0.0)
+    note = "" if epsilon < 1 else "outside the range ε < 1 of the paper's Theorem 1"
     return Case(
-        epsilon=epsilon,
-        claimed_view="public transcript",
-        claimed_delta=delta,
-        source="Jin, He & Dai, Theorem 2",
-        note="" if epsilon < 1 else "outside the range ε < 1 of the paper's Theorem 1",
+        claim=claimed(epsilon, delta, "Jin, He & Dai, Theorem 2", note),
         event=published("wor_sgd", (1,), {}, problem, (epsilon, delta)).plan.event(0),
         delta=delta,
         reason=_why(classes, settings.strongly_convex),
@@ -85,12 +82,9 @@ def choices(settings: Choices) -> Case:
     each is charged as randomised response: one of two answers at odds of (1 − p/2) to p/2.
     """
     expansive = settings.strongly_convex  # steps too large for Lemma 5
+    epsilon = _check.positive("epsilon", settings.epsilon)
     return Case(
-        epsilon=_check.positive("epsilon", settings.epsilon),
-        claimed_view="public transcript",
-        claimed_delta=DELTA,
-        source="Jin, He & Dai, Theorem 5",
-        note="says nothing of the choices",
+        claim=claimed(epsilon, DELTA, "Jin, He & Dai, Theorem 5", "says nothing of the choices"),
         event=_expansive_steps() if expansive else _answers(settings),
         delta=settings.delta and _check.probability("delta", settings.delta),
         view="public transcript" if expansive else "the visible choices alone",

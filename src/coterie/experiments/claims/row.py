@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 class Case:
     """A theorem at given settings beside what the published algorithm really releases. Cheap to build."""
 
-    epsilon: float | None  # claimed; None where the theorem states none
-    claimed_view: str
-    claimed_delta: float
-    source: str  # authors, year, theorem
-    note: str = ""  # where the theorem does not apply
+    claim: Claim
     event: DpEvent
     delta: float  # of the certificate; 0 for pure privacy
     view: str = "public transcript"
@@ -91,17 +87,18 @@ def row_of(family: Family, settings: Any) -> Row:
         paper=family.paper,
         protocol=family.protocol,
         setting=asdict(settings),
-        claim=Claim(
-            epsilon=case.epsilon,
-            delta=case.claimed_delta,
-            relation=REPLACE_ONE,
-            unit=UNIT,
-            view=case.claimed_view,
-            source=case.source,
-            note=case.note,
-        ),
+        claim=case.claim,
         certificate=replace(certificate, reason=case.flaw) if case.flaw else certificate,
         reason=case.reason,
+    )
+
+
+def claimed(
+    epsilon: float, delta: float, source: str, note: str = "", view: str = "public transcript"
+) -> Claim:
+    """What a theorem (authors, year, number) says; `note`: where it does not apply."""
+    return Claim(
+        epsilon=epsilon, delta=delta, relation=REPLACE_ONE, unit=UNIT, view=view, source=source, note=note
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coterie import _files
 from coterie.errors import InputError, OutputError
 from coterie.experiments import kept
 from coterie.experiments.comparing.question import Comparison
@@ -56,7 +57,7 @@ class Store:
         """The result's own files, each whole; those of an earlier end are replaced."""
         with _writing(self.folder):
             for name, content in files.items():
-                kept.put(self.folder / name, content)
+                _files.put(self.folder / name, content)
 
     def _file(self, name: str) -> Path:
         return self.folder / CELLS / f"{kept.digest(name)[:16]}.json"

@@ -16,6 +16,7 @@ from coterie.experiments.oracle import ORACLE
 from coterie.experiments.prepare import Prepared
 from coterie.problems.metrics import METRICS, beats
 from coterie.relations import named
+from coterie.reports import written
 from coterie.reports.constant import says
 from coterie.reports.statement import undeclared
 
@@ -78,7 +79,7 @@ def summarise(
         },
         "oracle": ["alone", "central", *owned, *follow],
         "notes": notes,
-        "provenance": provenance(comparison.shared),
+        "provenance": written.plain(provenance(comparison.shared)),
     }
 
 

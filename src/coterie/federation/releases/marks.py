@@ -10,7 +10,6 @@ that lies in the ledger.
 from __future__ import annotations
 
 import hmac
-import struct
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -22,28 +21,27 @@ from coterie.federation.transport.wire import Refused
 HASH = 32  # bytes
 _REMEMBERED = 1000  # latest steps of an owner whose marks are kept; the last mark always is
 _TIDY = 64  # marks between two prunings
-_LABEL = struct.Struct("<QQ")
+_NONE = bytes(8)  # behind a step where seals are made, and ahead of a mark in the journal
 _WITNESS, _BARRED = "witness", "barred"  # keys of the journal
 
 
 class Mark(NamedTuple):
-    """One release. `attempt` distinguishes releases of the same step, in protocols that have several."""
+    """One release."""
 
     step: int
-    attempt: int
     digest: bytes  # SHA-256 of the message
     seal: bytes
 
     def body(self) -> bytes:
-        """The mark as a frame's body, without step and attempt."""
+        """The mark as a frame's body, without its step."""
         return self.digest + self.seal
 
 
-def mark_of(step: int, attempt: int, body: bytes) -> Mark:
+def mark_of(step: int, body: bytes) -> Mark:
     """Read a mark; Refused where it cannot be one."""
     if len(body) != 2 * HASH:
         raise Refused(f"wrong shape: {len(body)} bytes, must be {2 * HASH}")
-    return Mark(step, attempt, body[:HASH], body[HASH:])
+    return Mark(step, body[:HASH], body[HASH:])
 
 
 class Hand:
@@ -61,21 +59,21 @@ class Hand:
         written = forms.Encoding.DER, forms.PrivateFormat.PKCS8, forms.NoEncryption()
         return cls(private_key(key).private_bytes(*written), agreement)
 
-    def mark(self, step: int, attempt: int, message: bytes) -> Mark:
+    def mark(self, step: int, message: bytes) -> Mark:
         """The mark of a release."""
         digest = sha256(message).digest()
-        return Mark(step, attempt, digest, self._release(step, attempt, digest))
+        return Mark(step, digest, self._release(step, digest))
 
     def made(self, mark: Mark) -> bool:
         """Whether this party made the mark."""
-        return hmac.compare_digest(mark.seal, self._release(mark.step, mark.attempt, mark.digest))
+        return hmac.compare_digest(mark.seal, self._release(mark.step, mark.digest))
 
     def alive(self, process: bytes, peer_process: bytes) -> bytes:
         """Proof that `process` runs under this party's name now: it covers `peer_process`, a fresh random number."""
         return hmac.digest(self._key, b"alive\0" + process + peer_process, "sha256")
 
-    def _release(self, step: int, attempt: int, digest: bytes) -> bytes:
-        return hmac.digest(self._key, b"release\0" + _LABEL.pack(step, attempt) + digest, "sha256")
+    def _release(self, step: int, digest: bytes) -> bytes:
+        return hmac.digest(self._key, b"release\0" + step.to_bytes(8, "little") + _NONE + digest, "sha256")
 
 
 class Marks:
@@ -117,13 +115,13 @@ class Marks:
         body = self._journal.get(f"{_BARRED}/{peer}")
         if body is None:
             return None
-        step, size = int.from_bytes(body[:8]), 8 + 2 * HASH
+        step, size = int.from_bytes(body[:8]), len(_NONE) + 2 * HASH
         return _read(step, body[8 : 8 + size]), _read(step, body[8 + size :])
 
 
 def _written(mark: Mark) -> bytes:
-    return mark.attempt.to_bytes(8) + mark.body()
+    return _NONE + mark.body()
 
 
 def _read(step: int, entry: bytes) -> Mark:
-    return mark_of(step, int.from_bytes(entry[:8]), entry[8:])
+    return mark_of(step, entry[len(_NONE) :])

@@ -75,7 +75,7 @@ class _Own:
 
     def coin_key(self, step: int) -> np.ndarray:
         del step
-        return _fresh_key()
+        return np.frombuffer(secrets.token_bytes(8), np.uint32)  # the operating system's, for one release
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,6 @@ _unit_noise = jax.jit(noises.unit_noise, static_argnums=0)
 @partial(jax.jit, static_argnums=(0, 1))
 def _draw(sampler: FixedSize | Poisson, rows: int, key: Array) -> Draw:
     return sampler.draw(key, rows, jnp.int32(rows), jnp.int32(0))
-
-
-def _fresh_key() -> np.ndarray:
-    """64 bits of the operating system's randomness, for one release's coins."""
-    return np.frombuffer(secrets.token_bytes(8), np.uint32)
 
 
 def drawn(noise: Noise, generator: Generator, scale: float, count: int) -> np.ndarray:

@@ -55,35 +55,23 @@ _ATTEMPT = 2**20  # steps between a test's draws for two attempts at one round; 
 
 
 class _Static(NamedTuple):
-    functions: Rounds | Visits
+    emit: Callable[..., tuple[PyTree, PyTree]]
     sampler: Sampler
 
 
-class _Fixed(NamedTuple):
-    """Numbers of one owner that stay the same for the whole run."""
-
-    owner: Array
-    size: Array
-    clip_norm: Array
-    noise_scale: Array
-    numbers: PyTree
-
-
-class _Held(NamedTuple):
-    """An owner's records on the device."""
-
-    x: Array
-    y: Array
-    within: Array | None
+def _static(program: Program) -> _Static:
+    return _Static(program.functions.emit, program.plan.sampler)
 
 
 class _OwnSide:
     """One owner's records and numbers on the device, and its randomness."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
-        self._static = _Static(program.functions, program.plan.sampler)
-        self._params, self._source = program.params, source
-        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
+        self._static, self._source = _static(program), source
+        self._init, self._params = program.functions.init, program.params
+        self._context, self._held = _context(program, owner), _held(program, owner, records)
+        self._shapes = _shapes(program, self._held, *self._drawn(1), _at(self._context, 1, 0))
+        self.layout = wire.foreign(self._shapes.message, program.bounds)
 
     def _drawn(self, step: int) -> tuple[PyTree, Draw | None]:
         """Noise and sample of a release, drawn anew at every call."""
@@ -92,52 +80,51 @@ class _OwnSide:
 
     def start(self) -> PyTree:
         """The owner before its first release: in rounds its state, at visits its private one."""
-        key = self._source.coin_key(0)
         with jax.threefry_partitionable(False):
-            return _host(_start(self._static, self._params, _context(self._fixed, 0, 0, key)))
+            ctx = self._context._replace(key=self._source.coin_key(0))
+            return _host(_made(self._init, ctx, self._params))
+
+    def _emitted(
+        self, before: tuple[PyTree, ...], step: int, turn: int, attempt: int = 0
+    ) -> tuple[PyTree, PyTree]:
+        draw = step + attempt * _ATTEMPT
+        noise, sample = self._drawn(draw)
+        with jax.threefry_partitionable(False):
+            ctx = _at(self._context, step, turn)._replace(key=self._source.coin_key(draw))
+            return _host(_said(self._static, before, self._held, noise, ctx, sample))
 
 
 class RoundsSide(_OwnSide):
     """One owner of a protocol of rounds."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
+        assert isinstance(program.functions, Rounds)
         super().__init__(program, owner, records, source)
-        now = _context(self._fixed, 1, 0, source.coin_key(1))
-        state = _shapes(_start, self._static, self._params, now)
-        noise, sample = self._drawn(1)
-        message, _ = _shapes(_emit_round, self._static, state, self._held, noise, now, sample)
-        self.layout = wire.foreign(message, program.bounds)
-        self.private_layout = wire.layout(state.private)
-        self.public_layout = wire.layout(state.public)
+        self._functions = program.functions
+        self.private_layout = wire.layout(self._shapes.start.private)
+        self.public_layout = wire.layout(self._shapes.start.public)
 
     def emit(self, state: State, step: int, turn: int, attempt: int = 0) -> tuple[PyTree, PyTree]:
         """The message of a round and the private state after it. Draws noise anew at every call.
 
         Guarantee: the message may leave only through an `Outlet`, which charges it first.
         """
-        draw = step + attempt * _ATTEMPT
-        noise, sample = self._drawn(draw)
-        with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, step, turn, self._source.coin_key(draw))
-            return _host(_emit_round(self._static, state, self._held, noise, ctx, sample))
+        return self._emitted((state,), step, turn, attempt)
 
     def idle(self, public: PyTree, step: int) -> PyTree | None:
         """The message, made of public values, of an owner that releases nothing any more; None: it stays silent."""
-        functions = self._static.functions
-        assert isinstance(functions, Rounds)
-        if functions.idle is None:
+        if self._functions.idle is None:
             return None
-        return _host(_idle(self._static, public, _context(self._fixed, step, 0, _no_key())))
+        return _host(_made(self._functions.idle, _at(self._context, step, 0), public))
 
     def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
         """The public state after a round."""
-        return _host(
-            _absorb(self._static, public, own, mixed, _context(self._fixed, step, step - 1, _no_key()))
-        )
+        now = _at(self._context, step, step - 1)
+        return _host(_updated(self._functions.absorb, now, public, own, mixed))
 
     def model(self, public: PyTree) -> PyTree:
         """The owner's model."""
-        return _host(self._static.functions.model(public))
+        return _host(self._functions.model(public))
 
 
 class VisitSide(_OwnSide):
@@ -145,73 +132,66 @@ class VisitSide(_OwnSide):
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
         super().__init__(program, owner, records, source)
-        now = _context(self._fixed, 1, 0, source.coin_key(1))
-        register = jax.eval_shape(partial(_open, self._static), self._params, program.numbers)
-        query = jax.eval_shape(partial(_ask, self._static), register, now)
-        private = _shapes(_start, self._static, self._params, now)
-        noise, sample = self._drawn(1)
-        message, _ = _shapes(_emit_visit, self._static, private, query, self._held, noise, now, sample)
-        self.layout, self.query_layout = wire.foreign(message, program.bounds), wire.foreign(query)
-        self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, register))
-        self.private_layout = wire.layout(private)
+        self.query_layout = wire.foreign(self._shapes.query)
+        self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, self._shapes.register))
+        self.private_layout = wire.layout(self._shapes.start)
 
     def emit(self, private: PyTree, query: PyTree, step: int, turn: int) -> tuple[PyTree, PyTree]:
         """The message of a visit and the private state after it. Draws noise anew at every call.
 
         Guarantee: the message may leave only through an `Outlet`, which charges it first.
         """
-        noise, sample = self._drawn(step)
-        with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, step, turn, self._source.coin_key(step))
-            return _host(_emit_visit(self._static, private, query, self._held, noise, ctx, sample))
+        return self._emitted((private, query), step, turn)
 
 
 class RegisterSide:
     """The public side of a protocol of visits, run on messages alone by the party that holds the register."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self._static = _Static(program.functions, program.plan.sampler)
-        self._params, self._numbers = program.params, program.numbers
-        self._everyone = [_fixed(program, owner) for owner in range(len(program.plan.sizes))]
-        opened = jax.eval_shape(partial(_open, self._static), self._params, self._numbers)
+        assert isinstance(program.functions, Visits)
+        self.program, self._functions = program, program.functions
+        self.schedule: list[int] = np.asarray(program.schedule).tolist()
+        self._everyone = [_context(program, owner) for owner in range(len(program.plan.sizes))]
+        opened = _opened(program)
         self.layout = wire.foreign(opened)
         self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, opened))
 
     def open(self) -> PyTree:
         """The register before the first visit."""
-        return _host(_open(self._static, self._params, self._numbers))
+        return _host(jax.jit(self._functions.open)(self.program.params, self.program.numbers))
 
     def ask(self, register: PyTree, owner: int, step: int, turn: int) -> PyTree:
         """The query that the visitor gets."""
-        return _host(_ask(self._static, register, _context(self._everyone[owner], step, turn, _no_key())))
+        return _host(_made(self._functions.ask, _at(self._everyone[owner], step, turn), register))
 
     def settle(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> PyTree:
         """The register after the visit."""
-        now = _context(self._everyone[owner], step, turn, _no_key())
-        return _host(_settle(self._static, register, message, now))
+        now = _at(self._everyone[owner], step, turn)
+        return _host(_updated(self._functions.settle, now, register, message))
+
+    def settled(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> bytes:
+        """The same as bytes; Refused where nobody would accept it, as it is not finite."""
+        body = wire.pack(self.settle(register, message, owner, step, turn))
+        wire.unpack(body, self.layout)
+        return body
 
     def model(self, register: PyTree) -> PyTree:
         """The model in the register."""
-        functions = self._static.functions
-        return _host(functions.model(register))
+        return _host(self._functions.model(register))
 
 
-class TableSide:
-    """Makes one owner's table, before training or after it: the only code that computes it from records."""
+def noisy_table(
+    tally: Callable[..., np.ndarray],
+    records: tuple[np.ndarray | None, ...],
+    noise: Callable[[], np.ndarray],
+    model: PyTree,
+) -> bytes:
+    """An owner's table, before training or after it: the only code that computes it from records.
 
-    def __init__(
-        self,
-        tally: Callable[..., np.ndarray],
-        records: tuple[np.ndarray | None, ...],
-        noise: Callable[[], np.ndarray],
-    ) -> None:
-        """`tally`: (model, *records) -> whole numbers; `noise`: of the scale that the plan charges, drawn anew."""
-        self._tally, self._records, self._noise = tally, records, noise
-
-    def emit(self, model: PyTree) -> bytes:
-        """The noisy table of a model. Guarantee: it may leave only through an `Outlet`, which charges it first."""
-        return wire.pack(self._tally(jax.device_put(model), *self._records) + self._noise())
+    `tally`: (model, *records) -> whole numbers; `noise`: of the scale that the plan charges, drawn anew.
+    Guarantee: what is returned may leave only through an `Outlet`, which charges it first.
+    """
+    return wire.pack(tally(jax.device_put(model), *records) + noise())
 
 
 def table_layout(table: TableNoise) -> wire.Layout:
@@ -229,54 +209,67 @@ def message_layout(
     within: jax.ShapeDtypeStruct | None = None,
 ) -> wire.Layout:
     """The layout of an owner's message, for parties without records. `x`, `y`: shapes of a few, as in `OwnRecords`."""
-    static = _Static(program.functions, program.plan.sampler)
-    now = _context(_fixed(program, 0), 1, 0, _no_key())
-    held = _Held(x, y, within)  # type: ignore[arg-type]
-    start = _shapes(_start, static, program.params, now)
+    held, now = OwnRecords(x, y, within), _at(_context(program, 0), 1, 0)  # type: ignore[arg-type]
     noise, sample = program.plan.noise_like, _sample_like(program.plan.sampler, x.shape[0])
-    if isinstance(program.functions, Rounds):
-        message, _ = _shapes(_emit_round, static, start, held, noise, now, sample)
-    else:
-        register = jax.eval_shape(partial(_open, static), program.params, program.numbers)
-        query = jax.eval_shape(partial(_ask, static), register, now)
-        message, _ = _shapes(_emit_visit, static, start, query, held, noise, now, sample)
-    return wire.foreign(message, program.bounds)
+    return wire.foreign(_shapes(program, held, noise, sample, now).message, program.bounds)
 
 
-def _shapes(function: Callable[..., PyTree], static: _Static, *arguments: PyTree) -> PyTree:
-    """The shapes that an owner's function returns, traced in the setting of its runs, so that it is traced once."""
+class _Shapes(NamedTuple):
+    """Of what an owner's functions return."""
+
+    start: PyTree
+    register: PyTree  # at visits
+    query: PyTree
+    message: PyTree
+
+
+def _shapes(program: Program, held: OwnRecords, noise: PyTree, sample: Draw | None, now: Context) -> _Shapes:
+    """Traced in the setting of a run's own calls, so that everything is traced once."""
+    functions, register, query = program.functions, None, None
     with jax.threefry_partitionable(False):
-        return jax.eval_shape(partial(function, static), *arguments)
+        start = jax.eval_shape(partial(_made, functions.init), now, program.params)
+        before: tuple[PyTree, ...] = (start,)
+        if isinstance(functions, Visits):
+            register = _opened(program)
+            query = jax.eval_shape(partial(_made, functions.ask), now, register)
+            before = (start, query)
+        message, _ = jax.eval_shape(partial(_said, _static(program)), before, held, noise, now, sample)
+    return _Shapes(start, register, query, message)
 
 
-def _fixed(program: Program, owner: int) -> _Fixed:
+def _opened(program: Program) -> PyTree:
+    """The register's shapes."""
+    assert isinstance(program.functions, Visits)
+    return jax.eval_shape(program.functions.open, program.params, program.numbers)
+
+
+def _context(program: Program, owner: int) -> Context:
+    """What stays the same for the whole run, and no key: public functions flip no coins."""
     as_it_is = jax.device_put  # jax.numpy would compile a program for each of these
-    return _Fixed(
+    return Context(
         owner=as_it_is(np.int32(owner)),
+        step=np.int32(0),  # type: ignore[arg-type]
+        turn=np.int32(0),  # type: ignore[arg-type]
         size=as_it_is(np.float32(program.plan.sizes[owner])),
         clip_norm=as_it_is(program.plan.clip_norms[owner]),
         noise_scale=as_it_is(program.plan.noise_scale[owner]),
         numbers=jax.tree.map(lambda leaf: as_it_is(np.asarray(leaf)[owner]), program.numbers),
+        key=np.zeros(2, np.uint32),  # type: ignore[arg-type]
     )
 
 
-def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
+def _held(program: Program, owner: int, records: OwnRecords) -> OwnRecords:
+    """The records on the device."""
     size = program.plan.sizes[owner]
     if len(records.x) != size or len(records.y) != size:
         brought = counted(len(records.x), program.plan.unit.words)
         raise InputError(f"data: {brought}, the agreement says {size}. Bring exactly that many.")
-    return _Held(*jax.device_put((records.x, records.y, records.within)))
+    return jax.device_put(records)
 
 
-def _context(fixed: _Fixed, step: int, turn: int, key: np.ndarray) -> Context:
-    """`key` as words, which `_keyed` makes a key of."""
+def _at(context: Context, step: int, turn: int) -> Context:
     # numpy's scalars: an array would be a transfer to the device in every round
-    return Context(fixed.owner, np.int32(step), np.int32(turn), *fixed[1:], key)  # type: ignore[arg-type]
-
-
-def _no_key() -> np.ndarray:
-    """Public functions flip no coins."""
-    return np.zeros(2, np.uint32)
+    return context._replace(step=np.int32(step), turn=np.int32(turn))  # type: ignore[arg-type]
 
 
 def _key(words: Array) -> Array:
@@ -295,76 +288,43 @@ def _sample_like(sampler: Sampler, rows: int) -> Draw | None:
     return jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
 
 
-def _batch(sampler: Sampler, held: _Held, turn: Array, sample: Draw | None) -> Batch:
+def _batch(sampler: Sampler, held: PyTree, turn: Array, sample: Draw | None) -> Batch:
     """The records of a release: those of the sample or, where nothing is left to chance, those whose turn it is."""
-    rows = held.x.shape[0]
+    x, y, within = held
+    rows = x.shape[0]
     assert (sample is not None) == isinstance(sampler, Drawing)
     if sample is None:
         sample = sampler.draw(jax.random.key(0), rows, jnp.int32(rows), turn)  # draws nothing
     if sample is None:
-        return Batch(held.x, held.y, jnp.ones(rows, jnp.float32), held.within)
-    x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], held)
+        return Batch(x, y, jnp.ones(rows, jnp.float32), within)
+    x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], (x, y, within))
     return Batch(x, y, sample.mask, within)
 
 
 @partial(jax.jit, static_argnums=0)
-def _start(static: _Static, params: PyTree, ctx: Context) -> PyTree:
-    return static.functions.init(params, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _emit_round(
-    static: _Static, state: State, held: _Held, noise: PyTree, ctx: Context, sample: Draw | None
-) -> tuple[PyTree, PyTree]:
-    assert isinstance(static.functions, Rounds)
-    batch = _batch(static.sampler, held, ctx.turn, sample)
-    return static.functions.emit(state, batch, noise, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _absorb(static: _Static, public: PyTree, own: PyTree, mixed: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Rounds)
-    return static.functions.absorb(public, own, mixed, _keyed(ctx))[0]
-
-
-@partial(jax.jit, static_argnums=0)
-def _idle(static: _Static, public: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Rounds)
-    assert static.functions.idle is not None
-    return static.functions.idle(public, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _open(static: _Static, params: PyTree, numbers: PyTree) -> PyTree:
-    assert isinstance(static.functions, Visits)
-    return static.functions.open(params, numbers)
-
-
-@partial(jax.jit, static_argnums=0)
-def _ask(static: _Static, register: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Visits)
-    return static.functions.ask(register, _keyed(ctx))
-
-
-@partial(jax.jit, static_argnums=0)
-def _emit_visit(
+def _said(
     static: _Static,
-    private: PyTree,
-    query: PyTree,
-    held: _Held,
+    before: tuple[PyTree, ...],
+    held: OwnRecords,
     noise: PyTree,
     ctx: Context,
     sample: Draw | None,
 ) -> tuple[PyTree, PyTree]:
-    assert isinstance(static.functions, Visits)
+    """Message and private state; `before`: what `emit` takes ahead of the records."""
     batch = _batch(static.sampler, held, ctx.turn, sample)
-    return static.functions.emit(private, query, batch, noise, _keyed(ctx))
+    return static.emit(*before, batch, noise, _keyed(ctx))
 
 
 @partial(jax.jit, static_argnums=0)
-def _settle(static: _Static, register: PyTree, message: PyTree, ctx: Context) -> PyTree:
-    assert isinstance(static.functions, Visits)
-    return static.functions.settle(register, message, _keyed(ctx))[0]
+def _made(function: Callable[..., PyTree], ctx: Context, *public: PyTree) -> PyTree:
+    """What one of the program's functions makes of public values."""
+    return function(*public, _keyed(ctx))
+
+
+@partial(jax.jit, static_argnums=0)
+def _updated(function: Callable[..., tuple[PyTree, PyTree]], ctx: Context, *public: PyTree) -> PyTree:
+    """The state that `absorb` or `settle` makes, without what they report of it."""
+    return function(*public, _keyed(ctx))[0]
 
 
 def _host(tree: PyTree) -> PyTree:

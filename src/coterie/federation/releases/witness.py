@@ -22,6 +22,7 @@ A liar cannot stop anybody: an owner believes marks and proofs that were made wi
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -33,7 +34,7 @@ from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.marks import HASH, Hand, Mark, Marks, mark_of
 from coterie.federation.releases.release import Outlet
 from coterie.federation.transport.lines import warning
-from coterie.federation.transport.machine import Machine, Out, Patience, Status, counting
+from coterie.federation.transport.machine import Machine, Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 NUMBER = 16  # bytes of a process's own number
@@ -75,18 +76,14 @@ class Witnessed:
         journal: Journal,
         hand: Hand,
         releases: Outlet | None,
-        *,
-        process: bytes,
         log: Callable[[str], None],
     ) -> None:
-        """`releases`: the owner's; None for a party without records. `process`: random, drawn anew at every start."""
+        """`releases`: the owner's; None for a party without records."""
         self.machine = machine
-        self._joining, self._patience, self._marks = (
-            joining,
-            joining.patience,
-            Marks(journal, joining.opening),
-        )
-        self._hand, self._releases, self._process, self._log = hand, releases, process, log
+        self._joining, self._patience = joining, joining.patience
+        self._marks = Marks(journal, joining.opening)
+        self._hand, self._releases, self._log = hand, releases, log
+        self._process = secrets.token_bytes(NUMBER)  # this process's own number
         self._places = {peer: _Seat() for peer in joining.peers}
         self._barred = {peer for peer in joining.peers if self._marks.barred(peer) is not None}
         self._answered: set[str] = set()
@@ -102,9 +99,15 @@ class Witnessed:
         self._clock = self._since = now
         return self._ask(now) + self._begin(now)
 
-    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """Take a message: about releases, or for the party's own machine."""
+        try:
+            return self._received(sender, message, now)
+        except Refused:
+            self._refused += 1
+            raise
+
+    def _received(self, sender: str, message: Message, now: float) -> list[Out]:
         self._wake(now)
         if sender not in self._places:
             raise Refused("not a peer")
@@ -118,9 +121,8 @@ class Witnessed:
             return self._on_released(sender, message)
         if not self._open:
             return []  # dropped, as if lost: machines ask again
-        return self._differs(sender, message) or self._outward(
-            self.machine.receive(sender, message, now), now
-        )
+        barred = self._differs(sender, message)
+        return barred or self._outward(self.machine.receive(sender, message, now), now)
 
     def tick(self, now: float) -> list[Out]:
         """Ask again who has not answered; let the machine go on."""
@@ -142,7 +144,6 @@ class Witnessed:
 
     @property
     def done(self) -> bool:
-        """Whether the machine is."""
         return self.machine.done
 
     @property
@@ -157,11 +158,10 @@ class Witnessed:
             status,
             waiting_for=missing or status.waiting_for,
             note="; ".join(notes),
-            refused=self._refused,  # the machine's own among them
+            refused=self._refused,
         )
 
     def model(self) -> PyTree | None:
-        """The machine's."""
         return self.machine.model()
 
     # Before the first word.
@@ -199,7 +199,7 @@ class Witnessed:
         if len(head) != 2 * NUMBER:
             raise Refused(f"wrong shape: {len(message.body)} bytes")
         if message.step:
-            self._believe(sender, mark_of(message.step, message.sub, mark))
+            self._believe(sender, mark_of(message.step, mark))
         asked, speaker = head[:NUMBER], head[NUMBER:]
         if not self._meet(sender, speaker, now):
             return [Out(sender, Message(Kind.JOIN, 0, _WHO, speaker))]
@@ -245,15 +245,14 @@ class Witnessed:
         assert self._releases is not None
         stored = self._releases.stored(step)
         assert stored is not None
-        mark = self._hand.mark(step, 0, stored)
-        message = Message(Kind.RELEASED, mark.step, mark.attempt, mark.body())
+        message = Message(Kind.RELEASED, step, 0, self._hand.mark(step, stored).body())
         return [Out(peer, message) for peer in self._places if peer in peers]
 
     # What others say.
 
     def _on_released(self, sender: str, message: Message) -> list[Out]:
-        mark = mark_of(message.step, message.sub, message.body)
-        if not 1 <= mark.step <= self._joining.steps or mark.attempt:
+        mark = mark_of(message.step, message.body)
+        if not 1 <= mark.step <= self._joining.steps or message.sub:
             raise Refused("no such step")
         known = self._marks.of(sender, mark.step)
         if known is None:
@@ -268,7 +267,7 @@ class Witnessed:
         known, digest = self._marks.of(sender, message.step), sha256(message.body).digest()
         if known is None or known.digest == digest:
             return []
-        return self._bar(sender, known, Mark(message.step, 0, digest, bytes(HASH)))
+        return self._bar(sender, known, Mark(message.step, digest, bytes(HASH)))
 
     def _bar(self, sender: str, first: Mark, second: Mark) -> list[Out]:
         self._marks.bar(sender, first, second)
@@ -279,11 +278,9 @@ class Witnessed:
     def _testimony(self, peer: str, asked: bytes) -> list[Out]:
         """The last mark of a peer; both marks of one that made two versions."""
         last = self._marks.last(peer)
-        marks = self._marks.barred(peer) or ((last,) if last is not None else (Mark(0, 0, b"", b""),))
+        marks = self._marks.barred(peer) or (last or Mark(0, b"", b""),)
         head = asked + self._process
-        return [
-            Out(peer, Message(Kind.WITNESS, mark.step, mark.attempt, head + mark.body())) for mark in marks
-        ]
+        return [Out(peer, Message(Kind.WITNESS, mark.step, 0, head + mark.body())) for mark in marks]
 
     # One process under a name.
 
@@ -293,10 +290,9 @@ class Witnessed:
             raise Refused(f"wrong shape: {len(body)} bytes")
         new, old, seal = body[:NUMBER], body[NUMBER : 2 * NUMBER], body[2 * NUMBER :]
         if message.sub == _ASKS:
-            welcome = self._meet(sender, new, now)
-            return (
-                self._testimony(sender, new) if welcome else [Out(sender, Message(Kind.JOIN, 0, _WHO, new))]
-            )
+            if self._meet(sender, new, now):
+                return self._testimony(sender, new)
+            return [Out(sender, Message(Kind.JOIN, 0, _WHO, new))]
         if message.sub == _WHO:
             return [] if new == self._process else [Out(sender, self._proof(new))]
         if message.sub == _HERE:
@@ -315,9 +311,8 @@ class Witnessed:
         return place.holder == process
 
     def _proof(self, peer_process: bytes) -> Message:
-        return Message(
-            Kind.JOIN, 0, _HERE, peer_process + self._process + self._hand.alive(self._process, peer_process)
-        )
+        seal = self._hand.alive(self._process, peer_process)
+        return Message(Kind.JOIN, 0, _HERE, peer_process + self._process + seal)
 
     def _refuse_second(self, sender: str, message: Message, new: bytes, old: bytes) -> list[Out]:
         """Show a new process the proof that another one of its name still runs."""
@@ -330,10 +325,8 @@ class Witnessed:
 
     def _second(self, sender: str, new: bytes, old: bytes, seal: bytes) -> list[Out]:
         if old == self._process:
-            self._note(
-                "",
-                f"another process came under this name, and {sender} refused it: is this folder copied? Stop the copy",
-            )
+            twin = f"another process came under this name, and {sender} refused it"
+            self._note("", f"{twin}: is this folder copied? Stop the copy")
         elif new == self._process and self._hand.alive(old, new) == seal:
             raise LedgerError(
                 f"name={self._joining.name!r}: another process runs under this name, with the same key, and {sender} "

@@ -33,13 +33,13 @@ def numeric6(address: str) -> bool:
     return address.startswith("[")
 
 
-def resolves(address: str) -> bool:
-    """Whether the host of host:port resolves. May take long."""
+def unresolved(address: str) -> str:
+    """Why the host of host:port does not resolve; nothing where it does. May take long."""
     try:
         socket.getaddrinfo(*parts(address), type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return error.strerror or "no reason given"
+    return ""
 
 
 def _one_host(host: str) -> bool:

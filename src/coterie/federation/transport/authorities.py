@@ -13,13 +13,13 @@ import datetime as dt
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from coterie.errors import InputError
 from coterie.federation.transport import keeping, trust
-
-if TYPE_CHECKING:
-    from cryptography import x509
 
 AT_HOME = "authority"  # in the party's own folder: its key signs this party's certificates
 FOLDER = "authorities"  # in the founder's: NAME.pem, public
@@ -36,24 +36,23 @@ def make(folder: Path, name: str, host: str, public: object) -> bytes:
     return authority.read_bytes()
 
 
-def of_requests(asked: Mapping[str, Path]) -> dict[str, x509.Certificate]:
-    """The authorities that came with requests, by their party; InputError where one cannot be an authority."""
-    return {
-        name: certificate
-        for name, path in asked.items()
-        if (certificate := _of_request(path, name)) is not None
-    }
-
-
-def fingerprints(authorities: Mapping[str, x509.Certificate]) -> dict[str, str]:
-    """Their fingerprints, as the agreement has them."""
-    return {name: _fingerprint(certificate) for name, certificate in authorities.items()}
+def of_request(path: Path, name: str) -> x509.Certificate | None:
+    """The authority that came with a request, if one did; InputError where it cannot be an authority."""
+    if b"BEGIN CERTIFICATE-" not in path.read_bytes():
+        return None
+    (authority, *more) = trust.certificates(path)
+    try:
+        authority.verify_directly_issued_by(authority)
+        limits = authority.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
+        limits = None
+    if more or limits is None or not limits.ca or authority.not_valid_after_utc <= dt.datetime.now(dt.UTC):
+        raise InputError(f"request={str(path)!r}: has no authority that is one. Ask {name} for it again.")
+    return authority
 
 
 def keep(folder: Path, authorities: Mapping[str, x509.Certificate]) -> None:
     """Write the founder's copies."""
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     (folder / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, certificate in authorities.items():
         keeping.replace(folder / FOLDER / f"{name}.pem", certificate.public_bytes(Encoding.PEM))
@@ -80,12 +79,12 @@ def refuse_mixed(authorities: Mapping[str, str], parties: Sequence[str], router:
 
 def refuse_others(identity: trust.Identity, authorities: Mapping[str, str]) -> None:
     """InputError unless the party trusts exactly the agreed authorities, and its own signed its certificate."""
-    trusted = {_fingerprint(certificate) for certificate in trust.certificates(identity.authority)}
+    trusted = {trust.fingerprint(certificate) for certificate in trust.certificates(identity.authority)}
     if trusted != set(authorities.values()):
         raise InputError(
             f"{identity.authority}: has other authorities than the agreement. Ask the founder for both again."
         )
-    if _fingerprint(trust.signer(identity)) != authorities[identity.name]:
+    if trust.fingerprint(trust.signer(identity)) != authorities[identity.name]:
         raise InputError(
             f"{identity.certificate}: was signed by another authority than {identity.name}'s own. Renew it at home: "
             f"coterie network renew FOLDER {identity.name}"
@@ -101,26 +100,3 @@ def renew(folder: Path, name: str) -> dt.datetime:
         )
     trust.renew(folder / AT_HOME, name, folder)
     return trust.end_of(folder / trust.CERTIFICATE)
-
-
-def _of_request(path: Path, name: str) -> x509.Certificate | None:
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-
-    if b"BEGIN CERTIFICATE-" not in path.read_bytes():
-        return None
-    (authority, *more) = trust.certificates(path)
-    try:
-        authority.verify_directly_issued_by(authority)
-        limits = authority.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
-        limits = None
-    if more or limits is None or not limits.ca or authority.not_valid_after_utc <= dt.datetime.now(dt.UTC):
-        raise InputError(f"request={str(path)!r}: has no authority that is one. Ask {name} for it again.")
-    return authority
-
-
-def _fingerprint(certificate: x509.Certificate) -> str:
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    return certificate.fingerprint(SHA256()).hex()

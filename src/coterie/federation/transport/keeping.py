@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from coterie import _files
 from coterie.errors import InputError
 
 
@@ -30,6 +32,17 @@ def write_new(folder: Path, files: dict[str, bytes]) -> None:
         raise
 
 
+def read_json(path: Path, kind: Any, fault: str, what: str = "") -> Any:
+    """What is in a file, of a kind that msgspec knows. `fault`: the words where it holds something else."""
+    named = f"{what}={str(path)!r}" if what else str(path)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise InputError(f"{named}: cannot be read ({error.strerror}).") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{named}: {fault}") from error
+
+
 def refuse_existing(folder: Path, names: Iterable[str]) -> None:
     """InputError where one of these files exists."""
     for name in names:
@@ -38,34 +51,16 @@ def refuse_existing(folder: Path, names: Iterable[str]) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Put a file in place whole. It is readable by its owner alone from its first byte on (mkstemp)."""
+    """Put a file in place whole. It is readable by its owner alone from its first byte on."""
     try:
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError:
-            os.unlink(draft)
-            raise
+        _files.put(path, content, mode=0o600, durable=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 def put(path: Path, text: str) -> None:
     """Put a file in place whole; nothing in it is secret, so the system's usual mode applies."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    _files.put(path, text.encode(), durable=True)
 
 
 @contextmanager

@@ -5,9 +5,11 @@ They are text like any other line, so that callers need nothing else; a log that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 Level = Literal["info", "warning", "error", "private"]
+Log = Callable[[str], None]
 
 
 class Line(str):

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.federation.transport.address import parts
+from coterie.federation.transport.address import parts, unresolved
 from coterie.federation.transport.trust import Identity
 from coterie.federation.transport.tunnel import PATIENCE, ProxyRefused, dial
 
@@ -26,7 +26,10 @@ class Unreached(Exception):
 
 def probe(identity: Identity, name: str, address: str, proxy: str | None = None) -> dt.datetime:
     """Dial `name` at host:port; return when its certificate ends. Unreached, with the reason, where that fails."""
-    _resolve(address if proxy is None else proxy)
+    if why := unresolved(proxy or address):
+        raise Unreached(
+            f"the host name does not resolve ({why}). Is it spelt rightly? Else ask who keeps the names"
+        )
     with _connect(address, proxy) as plain:
         secured = _secure(identity, plain, parts(address)[0])
         with secured:
@@ -34,15 +37,6 @@ def probe(identity: Identity, name: str, address: str, proxy: str | None = None)
             _refuse_another(shown, name)
             _refused_by(secured)
     return dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), dt.UTC)
-
-
-def _resolve(address: str) -> None:
-    try:
-        socket.getaddrinfo(*parts(address), type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise Unreached(
-            f"the host name does not resolve ({error.strerror}). Is it spelt rightly? Else ask who keeps the names"
-        ) from error
 
 
 def _connect(address: str, proxy: str | None) -> socket.socket:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 
-from coterie.federation.transport.lines import warning
+from coterie.federation.transport.lines import Log, warning
 
 ANOTHER = "another agreement"  # then a colon, its hash and this party's
 _SECOND = 1.0  # between two lines about one sender and reason
 _REASONS = 32  # reasons counted separately for one sender; further ones are "other"
-
-Log = Callable[[str], None]
 
 
 class Refusals:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from coterie.errors import InputError
 from coterie.federation.transport import authorities, keeping, trust
@@ -16,10 +22,6 @@ def make(folder: Path, name: str, host: str | None = None) -> Path:
 
     `host`: where others dial a party that is its own authority; the request then has that authority's certificate, too.
     """
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     trust.checked_name(name)
     keeping.refuse_existing(folder, (trust.PRIVATE_KEY, REQUEST))
     key = trust.new_key()
@@ -33,9 +35,6 @@ def make(folder: Path, name: str, host: str | None = None) -> Path:
 
 def read(path: Path, name: str) -> Any:
     """The public key of a request; InputError unless it is of that name, and made by whoever has the secret."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-
     try:
         wanted = x509.load_pem_x509_csr(path.read_bytes())
     except OSError as error:
@@ -60,8 +59,5 @@ def read(path: Path, name: str) -> Any:
 
 def fingerprint(public: Any) -> str:
     """A public key's fingerprint, for comparison by telephone: SHA-256 of its DER form (`openssl pkey -pubin`)."""
-    from hashlib import sha256
-
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

@@ -18,6 +18,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ec import ECDH
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
 NONCE, TAG = 12, 16  # bytes that a sealed frame has beside the frame
 FORGED = "under its name, but not its own: somebody else has a certificate of that name, or it runs another version"
 
@@ -27,11 +34,6 @@ class Seal:
 
     def __init__(self, own: Any, public: Any, me: str, peer: str) -> None:
         """`own`: this party's private key; `public`: the peer's, both of the curve P-256."""
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDH
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
         pair = "\0".join(("coterie frames 1", *sorted((me, peer)))).encode()  # names hold no zero byte
         secret = HKDF(SHA256(), 32, None, pair).derive(own.exchange(ECDH(), public))
         self._cipher = ChaCha20Poly1305(secret)
@@ -44,8 +46,6 @@ class Seal:
 
     def opened(self, sealed: bytes) -> bytes | None:
         """The frame; None where the peer has not sealed it for this party."""
-        from cryptography.exceptions import InvalidTag
-
         try:
             return self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], self._in)
         except (InvalidTag, ValueError):
@@ -54,6 +54,4 @@ class Seal:
 
 def private_key(path: Path) -> Any:
     """The private key of a file that `trust.identity` has checked."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     return load_pem_private_key(path.read_bytes(), password=None)

@@ -22,14 +22,28 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID as Use
+from cryptography.x509.oid import NameOID
 
 from coterie.errors import InputError
 from coterie.federation.transport import keeping
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 AUTHORITY, AUTHORITY_KEY = "authority.pem", "authority.key"
 CERTIFICATE, PRIVATE_KEY = "certificate.pem", "private.key"
@@ -39,6 +53,14 @@ _PARTY_DAYS = 397  # a year, and a month to renew in: the longest that public au
 _SKEW = dt.timedelta(hours=1)  # by which owners' clocks may differ
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
+
+
+_Extension = tuple[x509.ExtensionType, bool]
+
+
+class _Signer(NamedTuple):
+    name: x509.Name
+    key: EllipticCurvePrivateKey
 
 
 class Identity(NamedTuple):
@@ -61,14 +83,11 @@ def checked_name(name: str) -> str:
 
 def create_authority(folder: Path) -> Path:
     """Make a certificate authority in `folder`, whose key never travels; return its certificate's path."""
-    from cryptography import x509
-
     key = new_key()
     own = subject("coterie authority")
-    usage = _usage(key_cert_sign=True, crl_sign=True)
-    builder = _builder(own, own, key.public_key(), _AUTHORITY_DAYS)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    certificate = _signed(builder.add_extension(usage, critical=True), key)
+    signs = _usage(key_cert_sign=True, crl_sign=True)
+    extensions = ((x509.BasicConstraints(ca=True, path_length=0), True), (signs, True))
+    certificate = _signed(own, key.public_key(), _AUTHORITY_DAYS, extensions, _Signer(own, key))
     keeping.write_new(folder, {AUTHORITY_KEY: secret(key), AUTHORITY: certificate})
     return folder / AUTHORITY
 
@@ -79,44 +98,35 @@ def issue(authority: Path, name: str, addresses: Sequence[str], folder: Path, pu
     `addresses` are the host names and IP addresses under which other parties dial it; none if nobody does. `public`:
     the key that the party made at home (`requests`); without it, one is made here and its secret lies in the folder.
     """
-    checked_name(name)
-    _refuse_revoked(authority, name)
-    hosts = _alternative_names(addresses)
-    signer, signing = _open_authority(authority)
-    files = {}
+    hosts, files = _alternative_names(addresses), {}
     if public is None:
         key = new_key()
         public, files[PRIVATE_KEY] = key.public_key(), secret(key)
-    builder = _party(_builder(subject(name), signer.subject, public, _PARTY_DAYS), signer, hosts)
-    files |= {CERTIFICATE: _signed(builder, signing), AUTHORITY: (authority / AUTHORITY).read_bytes()}
+    files |= {CERTIFICATE: _of_party(authority, name, public, hosts)}
+    files |= {AUTHORITY: (authority / AUTHORITY).read_bytes()}
     keeping.write_new(folder, files)
+    return files_of(name, folder)
+
+
+def files_of(name: str, folder: Path) -> Identity:
+    """Where a party's files lie, as they are: nothing is checked."""
     return Identity(name, folder / AUTHORITY, folder / CERTIFICATE, folder / PRIVATE_KEY)
 
 
 def new_key() -> EllipticCurvePrivateKey:
     """A new private key, of a party or an authority."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
+    return generate_private_key(SECP256R1())
 
 
 def identity(folder: Path, name: str) -> Identity:
     """The party's files, after checks of name, dates, signature, key, and the key file's mode."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    identity = Identity(checked_name(name), folder / AUTHORITY, folder / CERTIFICATE, folder / PRIVATE_KEY)
+    identity = files_of(checked_name(name), folder)
     _refuse_readable(identity.key)
-    certificate = _certificate(identity.certificate)
+    certificate = certificate_in(identity.certificate)
     _refuse_outdated(identity.authority, signer(identity))
     _refuse_outdated(identity.certificate, certificate)
-    if common_name(certificate) != name:
-        raise InputError(
-            f"{identity.certificate}: is of {common_name(certificate)!r:.80}, must be of {name!r}."
-        )
-    try:
-        key = load_pem_private_key(_read(identity.key), password=None)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{identity.key}: is not a private key. Ask for a new one.") from error
+    _refuse_another(identity.certificate, certificate, name)
+    key = _private(identity.key, "Ask for a new one")
     if key.public_key() != certificate.public_key():
         raise InputError(f"{identity.key}: does not belong to {identity.certificate}. Ask for both again.")
     return identity
@@ -127,19 +137,11 @@ def renew(authority: Path, name: str, folder: Path, public: Any = None) -> None:
 
     `public`: another key in place of that one.
     """
-    from cryptography import x509
-
-    _refuse_revoked(authority, checked_name(name))
-    old = _certificate(folder / CERTIFICATE)
-    signer, signing = _open_authority(authority)
-    if common_name(old) != name:
-        raise InputError(f"{folder / CERTIFICATE}: is of {common_name(old)!r:.80}, must be of {name!r}.")
-    hosts: list[x509.GeneralName] = []
-    for extension in old.extensions:
-        if isinstance(extension.value, x509.SubjectAlternativeName):
-            hosts = list(extension.value)
-    builder = _builder(subject(name), signer.subject, public or old.public_key(), _PARTY_DAYS)
-    keeping.replace(folder / CERTIFICATE, _signed(_party(builder, signer, hosts), signing))
+    old = certificate_in(folder / CERTIFICATE)
+    _refuse_another(folder / CERTIFICATE, old, name)
+    named = [extension.value for extension in old.extensions]
+    hosts = [host for hosts in named if isinstance(hosts, x509.SubjectAlternativeName) for host in hosts]
+    keeping.replace(folder / CERTIFICATE, _of_party(authority, name, public or old.public_key(), hosts))
 
 
 def replace_authority(authority: Path, retired: Path) -> None:
@@ -152,20 +154,18 @@ def replace_authority(authority: Path, retired: Path) -> None:
     with tempfile.TemporaryDirectory(dir=retired) as draft:
         create_authority(Path(draft, "new"))
         keeping.replace(Path(draft, "new", REVOKED), json.dumps(revoked(authority)).encode())
-        os.replace(authority, retired / fingerprint(authority / AUTHORITY)[:16])
+        os.replace(authority, retired / fingerprint(certificate_in(authority / AUTHORITY))[:16])
         os.replace(Path(draft, "new"), authority)
 
 
-def end_of(certificate: Path) -> dt.datetime:
+def end_of(path: Path) -> dt.datetime:
     """When a certificate ends."""
-    return _certificate(certificate).not_valid_after_utc
+    return certificate_in(path).not_valid_after_utc
 
 
-def fingerprint(certificate: Path) -> str:
-    """SHA-256 of a certificate, as `openssl x509 -fingerprint -sha256` names it without the colons."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    return _certificate(certificate).fingerprint(SHA256()).hex()
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Its SHA-256, as `openssl x509 -fingerprint -sha256` names it without the colons."""
+    return certificate.fingerprint(SHA256()).hex()
 
 
 def revoke(authority: Path, name: str) -> None:
@@ -184,68 +184,48 @@ def revoked(authority: Path) -> list[str]:
     path = authority / REVOKED
     if not path.exists():
         return []
-    try:
-        names = json.loads(_read(path))
-    except ValueError as error:
-        raise InputError(f"{path}: is not a list of names. Restore it from a copy.") from error
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise InputError(f"{path}: is not a list of names. Restore it from a copy.")
-    return names
+    return keeping.read_json(path, list[str], "is not a list of names. Restore it from a copy.")
 
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """The certificate's common name; empty where it has not exactly one."""
-    from cryptography.x509.oid import NameOID
-
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if len(names) == 1 else ""
 
 
 def subject(name: str) -> x509.Name:
     """A certificate's subject."""
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: Any, days: int) -> x509.CertificateBuilder:
-    """A certificate to be signed; `key`: the public key."""
-    from cryptography import x509
-
+def _signed(whose: x509.Name, public: Any, days: int, extensions: Sequence[_Extension], by: _Signer) -> bytes:
+    """A certificate that begins now; an extension beside `True` must be understood by whoever reads it."""
     now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + dt.timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    builder = x509.CertificateBuilder(
+        by.name, whose, public, x509.random_serial_number(), now - _SKEW, now + dt.timedelta(days=days)
     )
+    for extension, critical in ((x509.SubjectKeyIdentifier.from_public_key(public), False), *extensions):
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(by.key, SHA256()).public_bytes(Encoding.PEM)
 
 
-def _party(
-    builder: x509.CertificateBuilder, signer: x509.Certificate, hosts: list[x509.GeneralName]
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID as Use
-
+def _of_party(authority: Path, name: str, public: Any, hosts: list[x509.GeneralName]) -> bytes:
+    """A party's certificate; it is revoked by its name, and lets nobody sign."""
+    _refuse_revoked(authority, checked_name(name))
+    signer, key = _open_authority(authority)
     above = signer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    link = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(above)
-    builder = (
-        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([Use.CLIENT_AUTH, Use.SERVER_AUTH]), critical=False)
-        .add_extension(link, critical=False)
-    )
-    return builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False) if hosts else builder
+    extensions: list[_Extension] = [
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(digital_signature=True), True),
+        (x509.ExtendedKeyUsage([Use.CLIENT_AUTH, Use.SERVER_AUTH]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(above), False),
+    ]
+    if hosts:
+        extensions.append((x509.SubjectAlternativeName(hosts), False))
+    return _signed(subject(name), public, _PARTY_DAYS, extensions, _Signer(signer.subject, key))
 
 
 def _usage(**wanted: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
     uses = (
         "digital_signature content_commitment key_encipherment data_encipherment key_agreement key_cert_sign "
         "crl_sign encipher_only decipher_only"
@@ -253,23 +233,12 @@ def _usage(**wanted: bool) -> x509.KeyUsage:
     return x509.KeyUsage(**dict.fromkeys(uses.split(), False) | wanted)
 
 
-def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
-
-
 def secret(key: EllipticCurvePrivateKey) -> bytes:
     """The key as its file has it."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _alternative_names(addresses: Sequence[str]) -> list[x509.GeneralName]:
-    from cryptography import x509
-
     names: list[x509.GeneralName] = []
     for address in addresses:
         try:
@@ -284,18 +253,10 @@ def _alternative_names(addresses: Sequence[str]) -> list[x509.GeneralName]:
 
 
 def _open_authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     _refuse_readable(folder / AUTHORITY_KEY)
-    certificate = _certificate(folder / AUTHORITY)
+    certificate = certificate_in(folder / AUTHORITY)
     _refuse_outdated(folder / AUTHORITY, certificate)
-    try:
-        key = load_pem_private_key(_read(folder / AUTHORITY_KEY), password=None)
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{folder / AUTHORITY_KEY}: is not a private key. Restore it from a copy."
-        ) from error
+    key = _private(folder / AUTHORITY_KEY, "Restore it from a copy")
     if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         raise InputError(
             f"{folder / AUTHORITY_KEY}: does not belong to {AUTHORITY}. Restore both from a copy."
@@ -303,14 +264,25 @@ def _open_authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivat
     return certificate, key
 
 
-def _certificate(path: Path) -> x509.Certificate:
+def _private(path: Path, remedy: str) -> PrivateKeyTypes:
+    try:
+        return load_pem_private_key(_read(path), password=None)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: is not a private key. {remedy}.") from error
+
+
+def _refuse_another(path: Path, certificate: x509.Certificate, name: str) -> None:
+    if common_name(certificate) != name:
+        raise InputError(f"{path}: is of {common_name(certificate)!r:.80}, must be of {name!r}.")
+
+
+def certificate_in(path: Path) -> x509.Certificate:
+    """The certificate in a file, the first one where there are several."""
     return certificates(path)[0]
 
 
 def certificates(path: Path) -> list[x509.Certificate]:
     """All certificates in a file of one authority or several; at least one."""
-    from cryptography import x509
-
     try:
         return x509.load_pem_x509_certificates(_read(path))
     except ValueError as error:
@@ -358,9 +330,7 @@ def _refuse_outdated(path: Path, certificate: x509.Certificate) -> None:
 
 def signer(identity: Identity) -> x509.Certificate:
     """The authority in the party's file that signed its certificate; InputError where none did."""
-    from cryptography.exceptions import InvalidSignature
-
-    certificate = _certificate(identity.certificate)
+    certificate = certificate_in(identity.certificate)
     for authority in certificates(identity.authority):
         try:
             certificate.verify_directly_issued_by(authority)

@@ -9,18 +9,19 @@ code, and none says who sent it: that is the transport's word, which knows the s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+import jax
 import msgpack
 import numpy as np
 
 from coterie._types import PyTree
 from coterie.program import ANYTHING, Within
 
-VERSION = 1
+# 1 had real numbers for a trusted aggregator, where there are whole ones of a lattice now: bytes of equal length.
+VERSION = 2
 TAG = 8  # bytes of the agreement's hash in each frame
 OVERHEAD = 64  # the most bytes that a frame has beside its body
 _MODEST = 1e-3  # times the root of the largest number, so that sums of squares stay finite
@@ -50,7 +51,7 @@ class Kind(IntEnum):
     RELEASED = 17  # the sender's release of `step`, attempt `sub`, is in its ledger; body: the mark
     TABLE = 18  # the table of owner `sub`, released at `step`; an empty body: it has none
     HAVE = 19  # which owners' tables the sender has, as bits; it lacks the others. `sub` 1 or 2: `centring`
-    ROLL = 20  # masked sums: who is asked for a message by the ticket `step` (`masked`); body: the roll
+    ROLL = 20  # masked sums: who is asked for a message by the ticket `step` (`masked_hub`); body: the roll
 
 
 class Message(NamedTuple):
@@ -139,16 +140,12 @@ def _places(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[_Pla
 
 def layout(tree: PyTree) -> Layout:
     """The layout of a tree of arrays, or of their `jax.ShapeDtypeStruct`s."""
-    import jax
-
     leaves, structure = jax.tree.flatten(tree)
     return Layout(structure, tuple((str(np.dtype(leaf.dtype)), tuple(leaf.shape)) for leaf in leaves))
 
 
 def foreign(tree: PyTree, bounds: PyTree = None) -> Layout:
     """The layout of others' messages: limited numbers, and within `bounds` (`Program.bounds`) where there are any."""
-    import jax
-
     plain = layout(tree)
     given = [ANYTHING] * len(plain.leaves)
     if bounds is not None:
@@ -184,8 +181,6 @@ def fitted(tree: PyTree, like: Layout) -> tuple[bytes, bool]:
     This is post-processing after the noise, so it costs nothing. Withholding the message instead would tell something
     about the records that was not charged.
     """
-    import jax
-
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     bounds = like.bounds or (ANYTHING,) * len(leaves)
     cleaned = [_fit(leaf, within) for leaf, within in zip(leaves, bounds, strict=True)]
@@ -203,15 +198,11 @@ def _fit(leaf: np.ndarray, within: Within) -> np.ndarray:
 
 def pack(tree: PyTree) -> bytes:
     """A tree's leaves as one body."""
-    import jax
-
     return b"".join(_little(np.asarray(leaf)).tobytes() for leaf in jax.tree.leaves(tree))
 
 
 def unpack(body: bytes, like: Layout) -> PyTree:
     """The tree of numpy arrays that a body holds; Refused unless its length fits and every number may be there."""
-    import jax
-
     places, size = _places(like.leaves)
     if len(body) != size:
         raise Refused(f"wrong shape: {len(body)} bytes, must be {size}")
@@ -221,16 +212,12 @@ def unpack(body: bytes, like: Layout) -> PyTree:
         .astype(place.native, copy=False)
         for place in places
     ]
-    _finite(leaves)
-    for leaf, within in zip(leaves, like.bounds):
-        _refuse_beyond(leaf, within)
-    return jax.tree.unflatten(like.tree, leaves)
-
-
-def _finite(leaves: Sequence[np.ndarray]) -> None:
     for leaf in leaves:
         if leaf.dtype.kind not in "biu" and not np.isfinite(leaf).all():
             raise Refused("not finite")
+    for leaf, within in zip(leaves, like.bounds):
+        _refuse_beyond(leaf, within)
+    return jax.tree.unflatten(like.tree, leaves)
 
 
 def _refuse_beyond(leaf: np.ndarray, within: Within) -> None:

@@ -25,7 +25,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import InputError
@@ -46,58 +47,42 @@ _PATIENCE = 20_000  # microseconds that a message waits for room in the queue be
 Deliver = Callable[[str, bytes], None]
 
 
+@dataclass(kw_only=True)
 class ZenohTransport:
-    """A party's connections to its peers, from `open` to `close`."""
+    """A party's connections to its peers, from `open` to `close`. Addresses are host:port."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        *,
-        run: str,
-        admitted: Iterable[str],
-        listen: str | None = None,
-        peers: Mapping[str, str] | None = None,
-        router: str | None = None,
-        proxy: str | None = None,
-        longest: int,
-        announced: bool = True,
-        seals: Mapping[str, Seal] | None = None,
-    ) -> None:
-        """`listen`, the values of `peers`, `router` and `proxy` are host:port.
+    identity: Identity = field(kw_only=False)  # as `trust.identity` has checked it
+    run: str  # the keys' prefix: the same for all agreements of a network, so that parties notice that theirs differ
+    admitted: tuple[str, ...]  # the parties to talk to, whoever dials
+    listen: str | None = None  # where others may dial; None: nowhere
+    peers: Mapping[str, str] = field(default_factory=dict)  # of those to dial. One of two must dial; both may
+    router: str | None = None  # through which to go to everybody, instead of `listen` and `peers`
+    proxy: str | None = None  # an HTTP proxy through which this party dials everybody
+    longest: int  # the most bytes of a frame
+    announced: bool = True  # whether peers are to see that it came and that it left
+    seals: Mapping[str, Seal] = field(
+        default_factory=dict
+    )  # end to end; these peers' unsealed frames are refused
 
-        Args:
-            identity: the party's certificate and key, as `trust.identity` has checked them.
-            run: the keys' prefix. The same for all agreements of a network, so that parties which follow different
-                ones notice it.
-            admitted: the parties to talk to, whoever dials.
-            listen: where others may dial; None: nowhere.
-            peers: those of them to dial, and where. One of two peers must dial; both may.
-            router: a router through which to go to everybody, instead of `listen` and `peers`.
-            proxy: an HTTP proxy through which this party dials everybody.
-            longest: the most bytes of a frame.
-            announced: whether peers are to see that it came and that it left.
-            seals: of peers whose frames are sealed end to end; their unsealed frames are refused.
-        """
-        self.name = identity.name
-        self.admitted = tuple(sorted(checked_name(name) for name in admitted))
-        self._run = checked_name(run)
-        if router is None:
-            ends = _endpoints(listen, peers or {}, self.admitted)
-            rules = access(self.name, self.admitted, self._run)
-        elif listen is None and not peers:
-            ends = {"listen": [], "connect": [_endpoint("router", router)]}
-            rules = access(self.name, self.admitted, self._run, through=ROUTER)
+    def __post_init__(self) -> None:
+        self.name = self.identity.name
+        self.admitted = tuple(sorted(checked_name(name) for name in self.admitted))
+        if self.router is None:
+            ends = _endpoints(self.listen, self.peers, self.admitted)
+        elif self.listen is None and not self.peers:
+            ends = {"listen": [], "connect": [_endpoint("router", self.router)]}
         else:
             raise InputError(
-                f"router={router!r:.80}: everything goes through it. Give no listen and no peers."
+                f"router={self.router!r:.80}: everything goes through it. Give no listen and no peers."
             )
-        self._config = _config(identity, ends, longest)
-        if router is not None:
+        self._config = _config(self.identity, ends, self.longest)
+        if self.router is not None:
             self._config |= {"mode": "client"}
             self._config["connect"] |= {"timeout_ms": _ROUTER_WAIT, "exit_on_failure": True}
-        self._config["access_control"] = rules
-        self._announced, self._seals = announced, dict(seals or {})
-        self._proxy = None if proxy is None else addresses.checked("proxy", proxy)
+        through = None if self.router is None else ROUTER
+        self._config["access_control"] = access(self.name, self.admitted, checked_name(self.run), through)
+        if self.proxy is not None:
+            addresses.checked("proxy", self.proxy)
         self._tunnels: list[Tunnel] = []
         self._session: zenoh.Session | None = None
         self._held: list[Any] = []  # references without which Zenoh drops these objects
@@ -116,18 +101,19 @@ class ZenohTransport:
         near = [self._within_reach(endpoint) for endpoint in self._config["connect"]["endpoints"]]
         connect = self._config["connect"] | {"endpoints": near}
         try:
-            self._session = zenoh.open(_zenoh_config(self._config | {"connect": connect}))
+            config = zenoh.Config.from_json5(json.dumps(self._config | {"connect": connect}))
+            self._session = zenoh.open(config)
         except zenoh.ZError as error:
             self.close()
-            raise InputError(_explain(self._config, self._proxy, error)) from error
+            raise InputError(_explain(self._config, self.proxy, error)) from error
         for peer in self.admitted:
             self._hold(peer, deliver, changed)
-        if self._announced:
+        if self.announced:
             self._held.append(self._session.liveliness().declare_token(self._key(self.name)))
 
     def send(self, peer: str, frame: bytes) -> None:
         """Send a frame to a peer, if it is there and keeps up."""
-        seal = self._seals.get(peer)
+        seal = self.seals.get(peer)
         self._publishers[peer].put(frame if seal is None else seal.sealed(frame))
 
     def alive(self) -> frozenset[str]:
@@ -164,18 +150,16 @@ class ZenohTransport:
         """An endpoint that Zenoh can dial. Through a tunnel it does not compare the certificate's host, only its
         authority; what passes is decided by the certificate's name, as everywhere (`access`)."""
         address = endpoint.removeprefix("tls/")
-        if self._proxy is None and not addresses.numeric6(address):
+        if self.proxy is None and not addresses.numeric6(address):
             return endpoint
-        self._tunnels.append(Tunnel(address, self._proxy))
+        self._tunnels.append(Tunnel(address, self.proxy))
         return f"tls/{self._tunnels[-1].near}#verify_name_on_connect=false"
 
     def _hold(self, peer: str, deliver: Deliver, changed: Callable[[], None]) -> None:
         import zenoh
 
         assert self._session is not None
-        key = self._key(peer, self.name)
-
-        seal = self._seals.get(peer)
+        key, seal = self._key(peer, self.name), self.seals.get(peer)
 
         def arrived(sample: zenoh.Sample) -> None:
             frame = None
@@ -201,7 +185,7 @@ class ZenohTransport:
         )
 
     def _key(self, *names: str) -> str:
-        return "/".join(("coterie", self._run, *names))
+        return "/".join(("coterie", self.run, *names))
 
 
 def access(me: str, peers: Sequence[str], run: str, through: str | None = None) -> dict[str, Any]:
@@ -241,25 +225,19 @@ def _rules(heard: Mapping[str, Sequence[tuple[str, list[str], list[str]]]]) -> d
     rules: list[dict[str, Any]] = []
     policies: list[dict[str, Any]] = []
     for subject, kinds in heard.items():
-        own: list[str] = []
-        for message, incoming, outgoing in kinds:
+        own = [
+            {"id": f"{subject} {flow} {messages[0]}", "permission": "allow", "flows": [flow], "messages": messages,
+             "key_exprs": keys}
+            for message, incoming, outgoing in kinds
             for flow, messages, keys in (
                 ("ingress", [message], incoming),
                 ("egress", [message], outgoing),
                 ("egress", _ASKING[message], incoming),
                 ("ingress", _ASKING[message], outgoing),
-            ):
-                own.append(f"{subject} {flow} {messages[0]}")
-                rules.append(
-                    {
-                        "id": own[-1],
-                        "permission": "allow",
-                        "flows": [flow],
-                        "messages": messages,
-                        "key_exprs": keys,
-                    }
-                )
-        policies.append({"rules": own, "subjects": [subject]})
+            )
+        ]  # fmt: skip
+        rules += own
+        policies.append({"rules": [rule["id"] for rule in own], "subjects": [subject]})
     subjects = [{"id": subject, "cert_common_names": [subject]} for subject in heard]
     return {
         "enabled": True,
@@ -315,12 +293,6 @@ def _config(identity: Identity, endpoints: Mapping[str, list[str]], longest: int
     }
 
 
-def _zenoh_config(config: Mapping[str, Any]) -> zenoh.Config:
-    import zenoh
-
-    return zenoh.Config.from_json5(json.dumps(config))
-
-
 def _endpoints(listen: str | None, peers: Mapping[str, str], admitted: Sequence[str]) -> dict[str, list[str]]:
     unknown = sorted(set(peers) - set(admitted))
     if unknown:
@@ -338,7 +310,7 @@ def _explain(config: Mapping[str, Any], proxy: str | None, error: Exception) -> 
     if config["mode"] == "client":
         address = config["connect"]["endpoints"][0]
         first, what = (address.removeprefix("tls/"), "router") if proxy is None else (proxy, "proxy")
-        if not addresses.resolves(first):
+        if addresses.unresolved(first):
             return f"{what}={first}: the host name does not resolve. Correct it, or ask who keeps its names."
         return f"router={address}: no answer; is it running, with this agreement? ({reason})"
     where = ", ".join(config["listen"]["endpoints"]) or "nowhere"
