@@ -200,6 +200,17 @@ def test_an_aggregator_that_lost_sums_makes_no_second_ones(tmp_path, witnessed):
     world.check(network)
 
 
+def test_lost_sums_are_made_again_where_each_message_has_its_own_noise(tmp_path):
+    world = world_of(tmp_path, patience=QUICK)
+    with world.network(link=Link(delay=0.05)) as network:
+        network.run(0.4, lambda: False)
+        put_back(tmp_path, network, "old", until=3.0, at=3.3)
+        network.run(30.0, lambda: False)
+        assert all(machine.done for machine in network.machines.values())
+        same(world, network)
+    world.check(network)
+
+
 def test_a_sum_that_one_owner_has_alone_is_not_made_again(tmp_path):
     """The aggregator is gone with the fifth sum on its way; one owner got it, and enough others could give another."""
     world = world_of(tmp_path, "aggregator's view", patience=QUICK)

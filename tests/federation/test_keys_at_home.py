@@ -148,8 +148,26 @@ def test_who_signs_is_told_what_the_budgets_pay_for_and_who_must_be_honest(world
         "published metrics, on 0.2 of its rows that each owner keeps out",
     ):
         assert line in told.splitlines()
+    for given, budget in (((3.0,), "3.0"), ((1.0, 2.0, 3.0), "1.0")):  # as somebody may write them by hand
+        by_place = agreements.words(replace(agreement, experiment=replace(terms, epsilon=given)))
+        assert f"a (40 records, ε = {budget})" in by_place
     silent = replace(agreement, experiment=replace(terms, evaluate=0.0, hold_out=0.0, select=0.0))
     assert "  publishes  the model; no metric" in agreements.words(silent).splitlines()
+
+
+@pytest.mark.parametrize(
+    "name", ["age\x1b[4A\r  owners     a (40 records, ε = 0.01)\x1b[4B", "age\n  δ  1e-12", "\u202ega"]
+)
+def test_no_name_in_an_agreement_shows_other_terms_than_there_are(world, name):
+    """A terminal obeys such characters, and would write over the lines that are read before signing."""
+    place = world[0] / "agreement.json"
+    value = json.loads(place.read_text())
+    value["schema"]["columns"][name] = [0, 1]
+    with pytest.raises(InputError, match="not shown.*other terms") as refused:
+        agreements.from_json(value, "agreement.json")
+    assert str(refused.value).isprintable()
+    value["schema"]["columns"] = {"prénom d’usage\u3000名 \u200d👩\u200d🔬": [0, 1]}
+    agreements.from_json(value, "agreement.json")
 
 
 def test_a_new_agreement_is_signed_anew(world):

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -56,6 +56,10 @@ _WITHOUT_SAYING = {
 }  # fmt: skip
 _UNSTATED = {"owners_per_person": 1, "centre": 0.0}  # the same of terms
 _Kind = TypeVar("_Kind")
+
+
+# What a terminal does not show but obeys, or shows elsewhere: who signs would read other terms than there are.
+_HIDING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Masking(NamedTuple):
@@ -140,6 +144,12 @@ class Agreement:
 
     def _check_terms(self) -> None:
         """InputError for options that real owners do not have, or that an agreement cannot hold."""
+        for text in _texts_in(self.to_json()):
+            if _HIDING.search(text):
+                raise InputError(
+                    f"agreement: {text!a:.80} has a character that is not shown, such as a line's end. Whoever signs "
+                    "could be shown other terms than there are: take another name."
+                )
         if Path(self.experiment.topology).suffix.lower() in SUFFIXES:
             raise InputError(
                 f"topology={self.experiment.topology!r}: is a file, of which an agreement could hold the name alone: "
@@ -227,11 +237,14 @@ class Agreement:
 
 def words(agreement: Agreement) -> str:
     """The terms that a signer agrees to, line by line."""
-    experiment, budgets = agreement.experiment, agreement.experiment.epsilon
-    budget_of = budgets if isinstance(budgets, dict) else dict.fromkeys(agreement.owners, budgets)
+    from coterie.experiments.prepare import budgets
+
+    experiment = agreement.experiment
     owners = ", ".join(
-        f"{name} ({counted(size, agreement.unit.words)}, ε = {budget_of[name]})"
-        for name, size in agreement.sizes.items()
+        f"{name} ({counted(size, agreement.unit.words)}, ε = {budget})"
+        for (name, size), budget in zip(
+            agreement.sizes.items(), budgets(experiment.epsilon, agreement.owners)
+        )
     )
     return "\n".join(
         (
@@ -324,6 +337,17 @@ def settled(unit: Unit) -> dict[str, Any]:
         "unit_mean": unit.mean,
         "latest": unit.latest,
     }
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """All texts of plain values, names among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts_in([*value, *value.values()])
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts_in(one)
 
 
 def _is_stated(key: str, value: Any) -> bool:

@@ -76,9 +76,15 @@ class HubOwner(Asking):
 
     def _told(self, message: Message) -> list[Out]:
         """Send the own message, if there is one: the aggregator asks for that of the round under way."""
-        if message.step != self._voice.step + 1:  # one of the two lacks a sum, and needs that first
+        if message.step == self._voice.step + 1:
+            return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
+        whole = exchange.is_whole(self._layout)
+        if message.step > self._voice.step or whole:  # one of the two lacks a sum, and needs that first
             return [self._want()]
-        return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
+        body = self._voice.said(message.step)
+        if body is None:
+            return [refusal(AGGREGATOR, message, "nothing was released")]
+        return [Out(AGGREGATOR, Message(Kind.VALUE, message.step, 0, body))]
 
     def _speak(self) -> list[Out]:
         self._back = False
@@ -138,7 +144,7 @@ class Aggregator(Adding):
 
     def _answer(self, owner: int, message: Message) -> list[Out]:
         sender = self._names[owner]
-        if message.kind in (Kind.VALUE, Kind.WANT):
+        if self._whole and message.kind in (Kind.VALUE, Kind.WANT):
             (self._ahead.add if message.step > self._step + 1 else self._ahead.discard)(owner)
         if message.kind == Kind.WANT and message.step > self._rounds:
             return [beyond(sender, message, self._rounds)]

@@ -5,7 +5,7 @@ party lets that name write under its own key alone (`zenoh.py`). The authority's
 to whoever keeps the agreement, apart from what is sent to owners. Who holds it can pretend to be any party,
 except between two parties that both made their keys at home (`sealing.py`), and whoever holds a party's private key can
 pretend to be that party: neither gives access to records, nor to what an owner has not released, but both can ruin a
-model.
+model; and to be an aggregator whom owners trust with more than the sums (`honest.py`).
 
 Zenoh checks no revocation lists. A party is revoked by its name: the name leaves the agreement's list of those
 admitted, so that every other party's access control denies all it says, and `issue` never gives the name out again
