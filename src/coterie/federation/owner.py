@@ -5,7 +5,6 @@ Guarantee: nothing made of records leaves but through `Outlet`, which charges th
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -50,7 +49,7 @@ class Owner:
     rows: Rows | None  # as they were read; None once the machine that trains has them
     division: Division | None
     injected_seed: int | None  # of a test's noise
-    seed: int  # chooses among the records of a unit that has too many
+    seed: int  # orders units, and chooses among the records of one that has too many
     records: OwnRecords | None = None  # what is trained on, once features are known
     _spent: float = 0.0
     _certified: int = -1  # releases that `_spent` is for
@@ -113,7 +112,10 @@ def owner(
         log(private(f"your file: {rows.read_as}"))
     for line in rows.findings:
         log(private(f"your file, for your eyes: {line}"))
-    division = records.division(planned, at, journal, injected_seed)
+    division, seed = (
+        records.division(planned, at, journal, injected_seed),
+        records.seed_of(journal, injected_seed),
+    )
     content = records.known_to(party, hashes.content, data, log)
     ledger = held.enter_context(_ledger(party, planned, at, content, log))
     outlet = Outlet(
@@ -123,7 +125,7 @@ def owner(
         at,
         planned.messages(at),
         journal,
-        order=records.order(hashes.order, division),
+        order=records.order(hashes.order, division, planned.agreement.unit, seed),
         tables=planned.table_steps,
     )
     _affordable(party, planned, outlet, ledger, log)
@@ -131,7 +133,6 @@ def owner(
         own_masks(party, planned)  # an error now where its key is not the agreement's
     if injected_seed is not None:
         log(warning(TEST_NOISE))
-    seed = secrets.randbits(128) if injected_seed is None else injected_seed
     return Owner(party, outlet, ledger.terms.epsilon, rows, division, injected_seed, seed)
 
 
