@@ -140,7 +140,9 @@ def _checked_numbers(field: Numeric | Plain | Binned, values: np.ndarray) -> tup
 def _places(name: str, values: np.ndarray, known: Sequence[str], what: str) -> np.ndarray:
     """Each value's position in a declared list, by its text or as the same number (1, 1.0 and 01)."""
     exact = {word: at for at, word in enumerate(known)}
-    loose = {_canonical(word): at for word, at in exact.items()}
+    loose: dict[str, int | None] = {}
+    for word, at in exact.items():  # two that are the same number: only as they are written, as in training
+        loose[_canonical(word)] = None if _canonical(word) in loose else at
     places = []
     for row, value in enumerate(values.tolist(), 1):
         if _missing(value):
