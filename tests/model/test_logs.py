@@ -6,6 +6,7 @@ import json
 import struct
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -205,8 +206,10 @@ def test_what_could_not_be_written_is_refused_before_any_work(tmp_path, monkeypa
 
 def test_a_log_that_fails_loses_no_run(results, tmp_path):
     place = tmp_path / "absent" / "log.jsonl"
-    with pytest.raises(InputError, match=r"log='jsonl:.*cannot be written .*The run itself is whole"):
-        send(results[0], Wanted((LogTarget("jsonl", str(place)),)))
+    with pytest.raises(
+        InputError, match=r"log='jsonl:.*cannot be written .*The run itself is whole, in runs/one\."
+    ):
+        send(results[0], Wanted((LogTarget("jsonl", str(place)),)), Path("runs/one"))
     data = write_records(tmp_path / "records.csv", changed=False)
     with pytest.warns(RuntimeWarning, match="The run itself is whole"):
         result = coterie.run(experiment("dual_averaging", data), log=[f"jsonl:{place}"])

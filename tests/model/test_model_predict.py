@@ -107,6 +107,15 @@ def test_codes_of_many_digits_are_not_rounded():
     assert not np.array_equal(one, other)
 
 
+def test_codes_that_are_the_same_number_are_told_apart_as_in_training():
+    fields = (*FIELDS[:-1], Category("grade", ("1", "01", "10")))
+    model = replace(PLAIN.model, description=replace(PLAIN.model.description, fields=fields))
+    raw = {name: column[:1] for name, column in columns().items()}
+    assert model.scores(raw | {"grade": ["1"]}) != model.scores(raw | {"grade": ["01"]})
+    with pytest.raises(InputError, match="column 'grade': row 1 is none of its values"):
+        model.scores(raw | {"grade": ["1.0"]})  # which counts as none of them there
+
+
 def test_columns_may_be_called_by_numbers():
     said = replace(
         PLAIN.model.description, fields=tuple(f._replace(name=str(at)) for at, f in enumerate(FIELDS))

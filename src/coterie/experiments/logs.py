@@ -157,7 +157,8 @@ def send(result: Result, asked: Wanted, folder: Path | None = None) -> list[str]
         except Exception as error:  # of a library, a disk or a server; the run itself is kept
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(
-                f"log='{target.kind}:{place}': cannot be written ({reason:.300}) The run itself is whole."
+                f"log='{target.kind}:{place}': cannot be written ({reason:.300}) The run itself is whole"
+                f"{'' if folder is None else f', in {folder}'}."
             ) from error
         written.append(f"{target.kind} {place}".strip())
     return written

@@ -5,7 +5,6 @@ Guarantee: nothing made of records leaves but through `Outlet`, which charges th
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +50,7 @@ class RecordsOwner:
     rows: Rows | None  # as they were read; None once the machine that trains has them
     division: Division | None
     injected_seed: int | None  # of a test's noise
-    seed: int  # chooses among the records of a unit that has too many
+    seed: int  # orders units, and chooses among the records of one that has too many
     records: OwnRecords | None = None  # what is trained on, once features are known
     _spent: float = 0.0
     _certified: int = -1  # releases that `_spent` is for
@@ -110,9 +109,11 @@ def owner(
     for line in rows.findings:
         log(private(f"your file, for your eyes: {line}"))
     division = records.division(planned, at, journal, injected_seed)
+    seed = records.seed_of(journal, injected_seed)
     content = records.known_to(party, hashes.content, data, log)
-    plan, order = charged_plan(party, planned), records.order(hashes.order, division)
-    part = OwnRun(planned.agreement.run, plan, at, planned.messages(at), order, planned.table_steps)
+    plan, agreement = charged_plan(party, planned), planned.agreement
+    order = records.order(hashes.order, division, agreement.unit, seed)
+    part = OwnRun(agreement.run, plan, at, planned.messages(at), order, planned.table_steps)
     with _ledger(party, planned, at, content, log) as ledger:
         outlet = Outlet(ledger, journal, part)
         _affordable(party, planned, outlet, ledger, log)
@@ -120,7 +121,6 @@ def owner(
             own_masks(party, planned)  # an error now where its key is not the agreement's
         if injected_seed is not None:
             log(warning(TEST_NOISE))
-        seed = secrets.randbits(128) if injected_seed is None else injected_seed
         yield RecordsOwner(party, outlet, ledger.terms.epsilon, rows, division, injected_seed, seed)
 
 

@@ -25,7 +25,7 @@ from coterie.problems.holdings import laid_out, placed
 from coterie.problems.whose import units_of
 from coterie.units import RECORD, Unit, counted
 
-_DIVISION = "division"  # the journal's key
+_DIVISION, _UNITS = "division", "units"  # the journal's keys
 
 
 def read(party: Party, planned: Collaboration, data: Path) -> tuple[Rows, TableIdentity]:
@@ -106,8 +106,24 @@ def division(
     return divided(size, share, secret(key))
 
 
-def order(digest: str, division: Division | None) -> str:
-    """A hash of the records that are trained on, in their order: positions depend on the draw, too."""
+def seed_of(journal: Journal, injected_seed: int | None) -> int:
+    """What orders an owner's units, and chooses among the records of one that has too many.
+
+    Drawn once for a run and kept as the division is; in tests, the simulator's.
+    """
+    if injected_seed is not None:
+        return injected_seed
+    key = journal.get(_UNITS)
+    if key is None:
+        key = secrets.token_bytes(16)
+        journal.put({_UNITS: key})
+    return int.from_bytes(key)
+
+
+def order(digest: str, division: Division | None, unit: Unit = RECORD, seed: int = 0) -> str:
+    """A hash of the records that are trained on, in their order: positions depend on the draws, too."""
+    if unit.kind == "column":
+        digest = hashlib.sha256(f"{digest} {seed}".encode()).hexdigest()
     if division is None:
         return digest
     return hashlib.sha256(digest.encode() + division.trained.astype("<i8").tobytes()).hexdigest()
@@ -116,7 +132,7 @@ def order(digest: str, division: Division | None) -> str:
 def divided_by(
     rows: Rows, planned: Collaboration, division: Division | None, seed: tuple[int, ...]
 ) -> tuple[OwnRecords, Judged]:
-    """Records for training and for evaluation; `seed` chooses among the records of a unit that has too many."""
+    """Records for training and for evaluation; `seed`: of the order of units, and of the records that stay of one."""
     unit, groups = planned.agreement.unit, planned.groups
     if unit != RECORD:
         return _by_unit(rows, planned, division, units_of(np.arange(len(rows.y)), rows.whose, unit, seed))

@@ -149,10 +149,14 @@ class ReleasePlan:
     def __post_init__(self) -> None:
         _check.positive("clip_norm", self.clip_norm)
         noise = min((z for z in self.noise_multiplier if z > 0), default=1.0) * self.clip_norm
-        if not (_LEAST_CLIP <= self.clip_norm <= 1 / _LEAST_CLIP and noise >= _LEAST_NOISE):
+        if not _LEAST_CLIP <= self.clip_norm <= 1 / _LEAST_CLIP:
             raise InputError(
-                f"clip_norm={self.clip_norm:g}: must be between {_LEAST_CLIP:.2g} and {1 / _LEAST_CLIP:.2g}, and noise "
-                f"at least {_LEAST_NOISE:.2g}, for single precision to hold sums and noise. Choose another clip, or a "
+                f"clip_norm={self.clip_norm:g}: must be between {_LEAST_CLIP:.2g} and {1 / _LEAST_CLIP:.2g}, for "
+                "single precision to hold sums and noise. Choose another clip."
+            )
+        if noise < _LEAST_NOISE:
+            raise InputError(
+                f"noise={noise:.2g}: must be at least {_LEAST_NOISE:.2g}, for single precision to hold it. Choose a "
                 "smaller epsilon."
             )
         object.__setattr__(self, "relation", named(self.relation))

@@ -1,7 +1,11 @@
 """Whom rows are about: which of them make one unit of privacy, and which of those stay.
 
-Guarantee: whether a row of a unit stays depends on that unit's rows, its place among its owner's units and the owner's
-randomness alone. So replacing a unit changes no other unit, and the choice costs nothing.
+Guarantee: which rows of a unit stay depends on that unit's rows, its place among its owner's units and the owner's
+randomness alone; and the places are a random order. So replacing a unit, wherever in the file its rows are, is to give
+one place another unit, which changes no other; neither choice costs anything.
+Argument: rows of people are interleaved. In any order that follows from them a unit that appears later moves others by
+a place, and with them all batches that are divided by place. For each random order there is one, as likely, in which
+the neighbour's unit has the replaced one's place and nobody else another: releases are mixtures of such pairs.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.units import Unit
+
+_PLACES = 1  # keeps the draw of an order apart from those of rows
 
 
 class Whose(NamedTuple):
@@ -27,7 +33,7 @@ class Whose(NamedTuple):
 
 
 def units_of(rows: np.ndarray, whose: Whose | None, unit: Unit, seed: Sequence[int]) -> list[np.ndarray]:
-    """An owner's row numbers, unit by unit in the order in which they first appear, at most `unit.records` of each.
+    """An owner's row numbers, unit by unit in a random order, at most `unit.records` of each.
 
     `whose` is of all rows, whoever holds them. `seed`: the owner's randomness.
     """
@@ -35,11 +41,12 @@ def units_of(rows: np.ndarray, whose: Whose | None, unit: Unit, seed: Sequence[i
         parts = [rows]
     else:
         assert whose is not None
-        _, first, inverse = np.unique(whose.codes[rows], return_index=True, return_inverse=True)
+        _, inverse = np.unique(whose.codes[rows], return_inverse=True)
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse))
         parts = np.split(rows[order], ends[:-1])
-        parts = [parts[at] for at in np.argsort(first, kind="stable")]
+        randomness = np.random.SeedSequence(seed, spawn_key=(_PLACES,))
+        parts = [parts[at] for at in np.random.default_rng(randomness).permutation(len(parts))]
     when = None if whose is None else whose.when
     return [_kept(part, when, unit.records, (*seed, at)) for at, part in enumerate(parts)]
 
