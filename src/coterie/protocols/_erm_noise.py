@@ -81,7 +81,10 @@ def filled(settings: Chosen, task: Task, calibration: Calibration) -> Chosen:
     missing = settings.missing if settings.missing is not None else (0 if paper else min(1, task.owners - 1))
     view = settings.view or ("aggregator" if paper else "untrusted")
     _masked.check_view(view, aggregation, calibration == "certified", settings)
-    check_missing(missing, task.owners)
+    if _check.count("missing", missing, least=0) >= task.owners:  # somebody's noise has to remain
+        raise InputError(
+            f"missing={missing}: must be below the {task.owners} parties. Allow fewer to be missing."
+        )
     return replace(settings, aggregation=aggregation, view=view, missing=missing)
 
 
@@ -111,7 +114,6 @@ def aggregated(needed: np.ndarray, per_record: np.ndarray, parts: np.ndarray, mi
     Guarantee: without any `missing` of the shares the sum's noise is at least needed_j a_j C for every j; a record of
     party j moves that sum by at most a_j C when added, 2 a_j C when replaced.
     """
-    check_missing(missing, len(parts))
     # A hair above, so that rounding in the shares cannot take back what the calibration found.
     wanted = float(np.max(needed * per_record)) ** 2 * (1 + _ROUNDING)
     variances = wanted * parts / surviving(parts, missing)
@@ -120,16 +122,8 @@ def aggregated(needed: np.ndarray, per_record: np.ndarray, parts: np.ndarray, mi
 
 def faced(own: np.ndarray, per_record: np.ndarray, missing: int) -> Noised:
     """What a view of the weighted sum alone faces when every party adds `own` to its sum."""
-    check_missing(missing, len(own))
     left = math.sqrt(surviving((own * per_record) ** 2, missing))
     return Noised(own=own, charged=left / per_record, quorum=len(own) - missing)
-
-
-def check_missing(missing: int, owners: int) -> int:
-    """How many parties may collude or stay away; somebody's noise has to remain."""
-    if _check.count("missing", missing, least=0) >= owners:
-        raise InputError(f"missing={missing}: must be below the {owners} parties. Allow fewer to be missing.")
-    return missing
 
 
 def spare_sums(settings: StepSettings, rounds: int) -> int:
