@@ -237,7 +237,7 @@ def test_what_is_owed_under_two_divisions_is_owed_by_all_records(tmp_path):
     with trial.ledger(ME) as ledger:
         for order, turns in (("first", range(1)), ("second", range(1, messages - parts))):
             with Journal.open(tmp_path / order) as journal:
-                outlet = Outlet(ledger, *terms, journal, order=order)
+                outlet = Outlet(ledger, journal, OwnRun(*terms, order=order))
                 for turn in turns:
                     outlet.release(turn + 1, turn, b"message")
         owed = recovery.owed(ledger, *terms, planned.table_steps)
