@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coterie.federation.releases.journal import numbered
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.member import Member
-from coterie.federation.shapes.rolls import Attempt
+from coterie.federation.shapes.rolls import Attempt, Total
 from coterie.federation.transport.wire import Kind, Message
 from coterie.mechanisms.masks import HISTORY, members_of
 
@@ -79,11 +79,11 @@ class Chain:
         past = self._past[step]
         return Message(Kind.SUM, step, past.attempt, self.tip.written() + past.before + stored)
 
-    def take(self, step: int, attempt: int, body: bytes, source: str) -> None:
-        """Append the sum of the next round; Refused where it is no valid sum."""
-        past = Past(attempt, self._member.history, body[: self._terms.wide])
-        beside = {numbered(_SUM, step): body, numbered(_PAST, step): past.written()}
-        self._member.take(step, attempt, body, source, beside)
+    def take(self, total: Total, source: str) -> None:
+        """Append the sum of the next round."""
+        step, past = total.round, Past(total.attempt, self._member.history, total.who)
+        beside = {numbered(_SUM, step): total.body, numbered(_PAST, step): past.written()}
+        self._member.take(total, source, beside)
         self._past[step] = past
         self._past.pop(step - exchange.WINDOW, None)
         for key in (_SUM, _PAST):
