@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from coterie.federation.shapes.rolls import Attempt, Total
 from coterie.federation.transport.wire import Kind, Message
 from coterie.mechanisms.masks import HISTORY, members_of
 
-TIP = 8 + 8 + HISTORY  # bytes
+TIP = struct.Struct(f">QQ{HISTORY}s")
 _SUM, _PAST = "sum", "past"  # keys of the journal
 
 
@@ -22,13 +23,6 @@ class Tip(NamedTuple):
     step: int
     attempt: int
     history: bytes
-
-    def written(self) -> bytes:
-        return self.step.to_bytes(8) + self.attempt.to_bytes(8) + self.history
-
-    @classmethod
-    def read(cls, body: bytes) -> Tip:
-        return cls(int.from_bytes(body[:8]), int.from_bytes(body[8:16]), body[16:])
 
 
 class Past(NamedTuple):
@@ -77,7 +71,7 @@ class Chain:
         if stored is None:
             return None
         past = self._past[step]
-        return Message(Kind.SUM, step, past.attempt, self.tip.written() + past.before + stored)
+        return Message(Kind.SUM, step, past.attempt, TIP.pack(*self.tip) + past.before + stored)
 
     def take(self, total: Total, source: str) -> None:
         """Append the sum of the next round."""

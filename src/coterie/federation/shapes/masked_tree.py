@@ -34,7 +34,7 @@ KEPT = 4  # states that an owner keeps: it can go back by three sums
 def longest(terms: SumTerms) -> int:
     """The most bytes of a frame's body."""
     signs = Crowd(0, {}, len(terms.names), Patience()).size
-    return max(terms.longest, TIP + HISTORY + terms.wide + 8 * terms.count, HISTORY + signs)
+    return max(terms.longest, TIP.size + HISTORY + terms.wide + 8 * terms.count, HISTORY + signs)
 
 
 class TreeOwner:
@@ -158,8 +158,9 @@ class TreeOwner:
 
     def _summed(self, peer: int, message: Message) -> list[Out]:
         step, own = message.step, self._member.step
-        tip, before = Tip.read(message.body[:TIP]), message.body[TIP : TIP + HISTORY]
-        total = self._terms.total(step, message.sub, message.body[TIP + HISTORY :])
+        head, rest = message.body[: TIP.size], message.body[TIP.size :]
+        before, total = rest[:HISTORY], self._terms.total(step, message.sub, rest[HISTORY:])
+        tip = Tip(*TIP.unpack(head))  # it is whole, as the sum behind it is
         if not 1 <= step <= self._terms.rounds:
             raise Refused("no such round")
         if step > own + 1 or (step == own + 1 and before != self._member.history):

@@ -50,6 +50,7 @@ class Member:
         self.terms, self.journal, self.owner = terms, outlet.journal, owner
         self.process = secrets.token_bytes(PROCESS)  # drawn anew at every start; it enters every label
         self._side, self._outlet, self._masks, self._kept = side, outlet, masks, kept
+        self._sums = exchange.sum_layout(side.layout)
         self.spent = ""  # why nothing is released any more
         last = self.journal.last(_STATE)
         self._enter(*(last or (0, None)))
@@ -121,7 +122,7 @@ class Member:
         step = total.round
         assert step == self.step + 1
         scaled = self.terms.scaled(total).astype("<f4")
-        mixed = wire.unpack(scaled.tobytes(), exchange.sum_layout(self._side.layout))
+        mixed = wire.unpack(scaled.tobytes(), self._sums)
         public = self._side.absorb(self.public, mixed, mixed, step)
         state = exchange.body_of(public, self._side.public_layout, lambda: f"by the sum that {source} sent")
         history = total.after(self.history)
