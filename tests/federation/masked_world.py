@@ -187,16 +187,16 @@ class World:
             assert len(set(labels)) == len(labels)
         model = np.zeros(DIM, np.float32)
         for step, (attempt, body) in sorted(self.sums(network).items()):
-            members, total = self.terms.total(body)
-            assert len(members) >= self.terms.quorum
+            total = self.terms.total(step, attempt, body)
+            assert len(total.members) >= self.terms.quorum
             expected = np.zeros(DIM, np.int64)
-            for one in members:
+            for one in total.members:
                 drawn = [
                     numbers for at, nth, numbers in self.drawn[NAMES[one]] if (at, nth) == (step, attempt)
                 ]
                 expected += drawn[-1]  # what was drawn before a crash was never charged
-            assert np.array_equal(total, expected)
-            model = (model + self.terms.scaled(members, total)).astype(np.float32)
+            assert np.array_equal(total.numbers, expected)
+            model = (model + self.terms.scaled(total)).astype(np.float32)
         for name in NAMES:
             if name in network.machines and network.machines[name].done:
                 assert np.array_equal(network.machines[name].model(), model)

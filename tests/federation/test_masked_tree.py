@@ -69,7 +69,7 @@ def summed(machine, round: int, attempt: int, value: int, before: bytes = masks.
 
 def after(message: Message) -> bytes:
     """The history after a first sum."""
-    body = message.body[TIP + HISTORY :]
+    body = message.body[TIP.size + HISTORY :]
     return masks.extended(masks.START, message.step, message.sub, body[:1], body[1:])
 
 
@@ -207,7 +207,7 @@ def test_of_two_chains_the_longer_counts_and_of_equal_ones_the_later_attempt(own
         machine.receive(PEER, said, 1.0)
         assert (machine.status.step, machine.model()[0]) == (step, value)
     longer = [
-        first._replace(body=tip(5, 0) + first.body[TIP:]),
+        first._replace(body=tip(5, 0) + first.body[TIP.size :]),
         summed(machine, 2, 0, 7, before=after(first)),
     ]
     for said, step, value in zip(longer, (1, 2), (1, 8)):

@@ -55,8 +55,9 @@ class Memory:
         Guarantee: what is returned is what the ledger charged and stored; a private state that has seen a record is
         never used again once a release that contains it was charged.
         """
-        after = _State(self._outlet.turns() + 1, step, sha256(body).digest(), basis, wire.pack(private))
+        after = None
         if self._layout.leaves or basis:  # else there is nothing to remember
+            after = _State(self._outlet.turns() + 1, step, sha256(body).digest(), basis, wire.pack(private))
             before = {} if self._last is None else {_BEFORE: _packed(self._last)}
             self._outlet.journal.put(before | {_AFTER: _packed(after)})
         released = self._outlet.release(step, turn, body)

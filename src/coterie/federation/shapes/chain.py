@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from coterie.federation.releases.journal import numbered
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.member import Member
-from coterie.federation.shapes.rolls import Attempt
+from coterie.federation.shapes.rolls import Attempt, Total
 from coterie.federation.transport.wire import Kind, Message
 from coterie.mechanisms.masks import HISTORY, members_of
 
-TIP = 8 + 8 + HISTORY  # bytes
+TIP = struct.Struct(f">QQ{HISTORY}s")
 _SUM, _PAST = "sum", "past"  # keys of the journal
 
 
@@ -22,13 +23,6 @@ class Tip(NamedTuple):
     step: int
     attempt: int
     history: bytes
-
-    def written(self) -> bytes:
-        return self.step.to_bytes(8) + self.attempt.to_bytes(8) + self.history
-
-    @classmethod
-    def read(cls, body: bytes) -> Tip:
-        return cls(int.from_bytes(body[:8]), int.from_bytes(body[8:16]), body[16:])
 
 
 class Past(NamedTuple):
@@ -77,13 +71,13 @@ class Chain:
         if stored is None:
             return None
         past = self._past[step]
-        return Message(Kind.SUM, step, past.attempt, self.tip.written() + past.before + stored)
+        return Message(Kind.SUM, step, past.attempt, TIP.pack(*self.tip) + past.before + stored)
 
-    def take(self, step: int, attempt: int, body: bytes, source: str) -> None:
-        """Append the sum of the next round; Refused where it is no valid sum."""
-        past = Past(attempt, self._member.history, body[: self._terms.wide])
-        beside = {numbered(_SUM, step): body, numbered(_PAST, step): past.written()}
-        self._member.take(step, attempt, body, source, beside)
+    def take(self, total: Total, source: str) -> None:
+        """Append the sum of the next round."""
+        step, past = total.round, Past(total.attempt, self._member.history, total.who)
+        beside = {numbered(_SUM, step): total.body, numbered(_PAST, step): past.written()}
+        self._member.take(total, source, beside)
         self._past[step] = past
         self._past.pop(step - exchange.WINDOW, None)
         for key in (_SUM, _PAST):

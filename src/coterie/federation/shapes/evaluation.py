@@ -23,8 +23,6 @@ from coterie.federation.transport.wire import Kind, Message
 
 _CHOICE = "choice"  # a journal's key; tables are under their name
 _WAITS = 6.0  # agreed waits after which missing tables are not waited for
-
-
 _WORDS = {"selection": "sums of losses", "evaluation": "table of scores"}
 
 
@@ -34,10 +32,10 @@ class Evaluated:
     def __init__(self, machine: Machine, terms: TableTerms, own: OwnTable | None, journal: Journal) -> None:
         self.machine, self._terms, self._journal = machine, terms, journal
         self._tables = Tables(terms, own, journal)
-        self._over: float | None = None  # when training ended; None: it has not
+        self.name = terms.name
+        self._over, self._now = np.inf, 0.0  # when training ended, and the last moment
         choice = journal.get(_CHOICE) if terms.choose else None
         self._choice = None if choice is None else int.from_bytes(choice)
-        self._now = 0.0
 
     def start(self, now: float) -> list[Out]:
         return self.machine.start(now) + self._onward(now)
@@ -83,11 +81,6 @@ class Evaluated:
         return candidate(model, self.choice)
 
     @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._terms.name
-
-    @property
     def choice(self) -> int:
         """The number of the chosen model: decided once, when no table is waited for any more.
 
@@ -112,8 +105,6 @@ class Evaluated:
 
     @property
     def _overdue(self) -> bool:
-        if self._over is None:
-            return False
         return self._now - max(self._over, self._tables.came) > _WAITS * self._terms.patience.wait
 
     def _onward(self, now: float) -> list[Out]:
@@ -121,7 +112,7 @@ class Evaluated:
         self._now = now
         if not self.machine.done:
             return []
-        self._over = now if self._over is None else self._over
+        self._over = min(self._over, now)
         outs = self._tables.release(self.machine.model, now)
         self._decide()
         return outs

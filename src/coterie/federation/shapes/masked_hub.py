@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.member import Declined, Member
 from coterie.federation.shapes.rolls import OUTSIDE, SPENT, Attempt, Bench, SumTerms
 from coterie.federation.shapes.summing import AGGREGATOR, Adding, Asking
 from coterie.federation.transport.machine import Out, Patience, Status, beyond
 from coterie.federation.transport.wire import Kind, Message, Refused
-from coterie.mechanisms.masks import PROCESS, START, Roll, bitmap, extended, label
+from coterie.mechanisms.masks import PROCESS, START, Roll, label
 
 
 class MaskedOwner(Asking):
@@ -55,12 +53,12 @@ class MaskedOwner(Asking):
 
     def _absorbed(self, message: Message, now: float) -> list[Out]:
         member = self._member
-        member.terms.total(message.body)
+        total = member.terms.total(message.step, message.sub, message.body)
         if message.step <= member.step or message.step > member.terms.rounds:
             return []
         if message.step > member.step + 1:  # it needs the sums before that first
             return [self._want()]
-        member.take(message.step, message.sub, message.body, AGGREGATOR)
+        member.take(total, AGGREGATOR)
         self._note, self._asked = "", now
         return [] if self.done else [self._want()]
 
@@ -195,15 +193,13 @@ class MaskedAggregator(Adding):
         return free if len(free) >= self._terms.quorum else there
 
     def _added(self, attempt: Attempt) -> list[Out]:
-        roll, body = attempt.roll, attempt.added()
-        if not self._terms.fits(np.frombuffer(body, "<i8")):
-            self._note = f"round {roll.round}: {OUTSIDE}"
+        total = attempt.total()
+        if total is None:
+            self._note = f"round {attempt.roll.round}: {OUTSIDE}"
             self._void([])
             return self._begin()
-        who = bitmap(roll.members, len(self._names))
         self._attempt, self._next, self._ready, self._note = None, 0, {}, ""
-        history = extended(self._history, roll.round, roll.attempt, who, body)
-        return self._tell(roll.attempt.to_bytes(8) + who + body, history)
+        return self._tell(total.attempt.to_bytes(8) + total.body, total.after(self._history))
 
     def _questions(self) -> list[Out]:
         attempt = self._attempt

@@ -18,17 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import numpy as np
-
 from coterie._types import PyTree
 from coterie.federation.shapes.chain import TIP, Branch, Chain, Tip
 from coterie.federation.shapes.crowd import Caller, Crowd
 from coterie.federation.shapes.member import LATER, OTHER, Declined, Member
-from coterie.federation.shapes.rolls import OUTSIDE, SPENT, SumTerms
+from coterie.federation.shapes.rolls import OUTSIDE, SPENT, SumTerms, Total
 from coterie.federation.shapes.tree import Graph, Tree, distances, spanning
 from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
-from coterie.mechanisms.masks import HISTORY, START, Roll, bitmap, extended, members_of
+from coterie.mechanisms.masks import HISTORY, START, Roll, bitmap, members_of
 
 KEPT = 4  # states that an owner keeps: it can go back by three sums
 
@@ -36,7 +34,7 @@ KEPT = 4  # states that an owner keeps: it can go back by three sums
 def longest(terms: SumTerms) -> int:
     """The most bytes of a frame's body."""
     signs = Crowd(0, {}, len(terms.names), Patience()).size
-    return max(terms.longest, TIP + HISTORY + terms.wide + 8 * terms.count, HISTORY + signs)
+    return max(terms.longest, TIP.size + HISTORY + terms.wide + 8 * terms.count, HISTORY + signs)
 
 
 class TreeOwner:
@@ -160,20 +158,17 @@ class TreeOwner:
 
     def _summed(self, peer: int, message: Message) -> list[Out]:
         step, own = message.step, self._member.step
-        tip, body = Tip.read(message.body[:TIP]), message.body[TIP + HISTORY :]
-        before = message.body[TIP : TIP + HISTORY]
-        self._terms.total(body)
+        head, rest = message.body[: TIP.size], message.body[TIP.size :]
+        before, total = rest[:HISTORY], self._terms.total(step, message.sub, rest[HISTORY:])
+        tip = Tip(*TIP.unpack(head))  # it is whole, as the sum behind it is
         if not 1 <= step <= self._terms.rounds:
             raise Refused("no such round")
         if step > own + 1 or (step == own + 1 and before != self._member.history):
             return self._hail([peer])  # it needs the sums before that first
         if step <= own:
-            wide = self._terms.wide
-            after = extended(before, step, message.sub, body[:wide], body[wide:])
             patient = self._now - self._quiet < self._patience.wait
-            if after == self._chain.history(step) or tip <= (
-                max(self._aim, self._chain.tip) if patient else self._chain.tip
-            ):
+            enough = max(self._aim, self._chain.tip) if patient else self._chain.tip
+            if tip <= enough or total.after(before) == self._chain.history(step):
                 return []
             if before != self._chain.history(step - 1):
                 return self._hail([peer], step - 1)  # their chains differ from earlier on
@@ -181,16 +176,16 @@ class TreeOwner:
                 self._note = f"paused: {self._terms.names[peer]} has had other sums since before round {step}"
                 return []
             self._attempt, self._aim = None, tip
-        outs = self._absorbed(step, message.sub, body, peer)
+        outs = self._absorbed(total, peer)
         return outs + (self._hail([peer]) if tip.step > self._member.step else [])
 
-    def _absorbed(self, step: int, attempt: int, body: bytes, source: int) -> list[Out]:
+    def _absorbed(self, total: Total, source: int) -> list[Out]:
         """Take a sum in, and pass it on: along the tree, and to neighbours outside the tree."""
-        self._chain.take(step, attempt, body, self._terms.names[source])
-        members, _ = self._terms.total(body)
-        to = [peer for peer in self._graph[self._own] if peer not in members]
-        if self._attempt is not None and self._attempt.roll.round == step:
-            to += [*self._attempt.awaited, *(() if self._attempt.parent is None else (self._attempt.parent,))]
+        step, attempt = total.round, self._attempt
+        self._chain.take(total, self._terms.names[source])
+        to = [peer for peer in self._graph[self._own] if peer not in total.members]
+        if attempt is not None and attempt.roll.round == step:
+            to += [*attempt.awaited, *(() if attempt.parent is None else (attempt.parent,))]
         self._attempt, self._next, self._quiet, self._note = None, 0, self._now, ""
         self._aim = max(self._aim, self._chain.tip)
         outs = [out for peer in to if peer != source for out in self._sum(peer, step)]
@@ -324,13 +319,12 @@ class TreeOwner:
         self._attempt, self._quiet = None, self._now
 
     def _add(self, attempt: Branch) -> list[Out]:
-        total = attempt.added()
-        if not self._terms.fits(np.frombuffer(total, "<i8")):
+        total = attempt.total()
+        if total is None:
             self._note = f"round {attempt.roll.round}: {OUTSIDE}"
             self._void(())
             return self._begin()
-        body = bitmap(attempt.roll.members, len(self._graph)) + total
-        return self._absorbed(attempt.roll.round, attempt.roll.attempt, body, self._own) + self._go_on()
+        return self._absorbed(total, self._own) + self._go_on()
 
     def _begin(self) -> list[Out]:
         """Call a roll, where this owner is root and it is due."""

@@ -17,9 +17,9 @@ from coterie.federation.releases.journal import numbered
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
-from coterie.federation.shapes.rolls import SPENT, SumTerms
+from coterie.federation.shapes.rolls import SPENT, SumTerms, Total
 from coterie.federation.transport import wire
-from coterie.mechanisms.masks import HISTORY, LABEL, PROCESS, START, Masks, Roll, extended
+from coterie.mechanisms.masks import HISTORY, LABEL, PROCESS, START, Masks, Roll
 from coterie.program import State
 
 _STATE = "public"  # key of the journal
@@ -50,6 +50,7 @@ class Member:
         self.terms, self.journal, self.owner = terms, outlet.journal, owner
         self.process = secrets.token_bytes(PROCESS)  # drawn anew at every start; it enters every label
         self._side, self._outlet, self._masks, self._kept = side, outlet, masks, kept
+        self._sums = exchange.sum_layout(side.layout)
         self.spent = ""  # why nothing is released any more
         last = self.journal.last(_STATE)
         self._enter(*(last or (0, None)))
@@ -116,22 +117,19 @@ class Member:
             self.spent = str(error)  # for the owner's own eyes: it speaks of other runs, too
             raise Declined(SPENT) from error
 
-    def take(
-        self, round: int, attempt: int, body: bytes, source: str, beside: Mapping[str, bytes] | None = None
-    ) -> None:
-        """Take the sum of the next round in; Refused where it is no valid sum. `beside` is written down with it."""
-        assert round == self.step + 1
-        members, total = self.terms.total(body)
-        scaled = self.terms.scaled(members, total)
-        mixed = wire.unpack(scaled.astype("<f4").tobytes(), exchange.sum_layout(self._side.layout))
-        public = self._side.absorb(self.public, mixed, mixed, round)
+    def take(self, total: Total, source: str, beside: Mapping[str, bytes] | None = None) -> None:
+        """Take the sum of the next round in. `beside` is written down with it."""
+        step = total.round
+        assert step == self.step + 1
+        scaled = self.terms.scaled(total).astype("<f4")
+        mixed = wire.unpack(scaled.tobytes(), self._sums)
+        public = self._side.absorb(self.public, mixed, mixed, step)
         state = exchange.body_of(public, self._side.public_layout, lambda: f"by the sum that {source} sent")
-        wide = self.terms.wide
-        history = extended(self.history, round, attempt, body[:wide], body[wide:])
-        later = tuple(numbered(_STATE, step) for step in range(round + 1, self._farthest + 1))
-        self.journal.put({numbered(_STATE, round): history + state, **(beside or {})}, later)
-        self.journal.prune(_STATE, round - self._kept + 1)
-        self.step, self.history, self.public, self._farthest = round, history, public, round
+        history = total.after(self.history)
+        later = tuple(numbered(_STATE, after) for after in range(step + 1, self._farthest + 1))
+        self.journal.put({numbered(_STATE, step): history + state, **(beside or {})}, later)
+        self.journal.prune(_STATE, step - self._kept + 1)
+        self.step, self.history, self.public, self._farthest = step, history, public, step
 
     def go_back(self, step: int) -> bool:
         """Return to the state after this round, if it is kept; the next sum makes that permanent."""

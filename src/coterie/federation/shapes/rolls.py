@@ -7,17 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from coterie.federation.releases.journal import Journal
 from coterie.federation.transport.wire import Refused
-from coterie.mechanisms.masks import LABEL, PROCESS, Roll, bitmap, members_of
+from coterie.mechanisms.masks import LABEL, PROCESS, Roll, bitmap, extended, members_of
 
 SPENT = "nothing more is released"  # a refusal that is for the rest of the run
 OUTSIDE = "a sum outside its range, so somebody sent no honest message; made anew"
 _ROLL = "roll"  # the journal's key
 _MOST_LEFT_OUT = 16  # doublings of the rounds that an owner is left out for
+
+
+class Total(NamedTuple):
+    """The sum of a round."""
+
+    round: int
+    attempt: int
+    members: tuple[int, ...]
+    body: bytes  # the members' bits, and the numbers
+    numbers: np.ndarray
+
+    @property
+    def who(self) -> bytes:
+        """The members' bits."""
+        return self.body[: -self.numbers.nbytes]
+
+    def after(self, history: bytes) -> bytes:
+        """The history with this sum, after the one that it follows."""
+        return extended(history, self.round, self.attempt, self.who, self.numbers.tobytes())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,28 +107,25 @@ class SumTerms:
         stored = journal.get(_ROLL)
         return None if stored is None else self.read(int.from_bytes(stored[:8]), stored[8:])
 
-    def total(self, body: bytes) -> tuple[tuple[int, ...], np.ndarray]:
-        """Members and numbers of a sum; Refused where it has too few, or numbers that no honest sum has."""
+    def total(self, round: int, attempt: int, body: bytes) -> Total:
+        """A sum; Refused where it has too few owners, or numbers that no honest sum has."""
         wide = self.wide
         members = members_of(body[:wide], len(self.names))
         if members is None or len(body) != wide + 8 * self.count:
             raise Refused(f"wrong shape: {len(body)} bytes")
         if len(members) < self.quorum:
             raise Refused(f"a sum of {len(members)} owners, must be at least {self.quorum}")
-        total = np.frombuffer(body[wide:], "<i8")
-        if not self.fits(total):
+        numbers = np.frombuffer(body[wide:], "<i8")
+        # Masks that are left pass with a chance below 2^-20 a number.
+        if np.any(numbers < -self.limit) or np.any(numbers > self.limit):
             raise Refused("a sum outside its range: masks did not cancel")
-        return members, total
+        return Total(round, attempt, members, body, numbers)
 
-    def fits(self, total: np.ndarray) -> bool:
-        """Whether these can be the numbers of a sum: masks that are left pass with a chance below 2^-20 a number."""
-        return bool(np.all(total >= -self.limit) and np.all(total <= self.limit))
-
-    def scaled(self, members: Sequence[int], total: np.ndarray) -> np.ndarray:
+    def scaled(self, total: Total) -> np.ndarray:
         """The sum, scaled up to the weight of all owners."""
-        part = self.weights[list(members)].sum() / self.weights.sum()
-        real = total.astype(np.float64)
-        return (real if len(members) == len(self.names) else real / part).astype(np.float32)
+        part = self.weights[list(total.members)].sum() / self.weights.sum()
+        real = total.numbers.astype(np.float64)
+        return (real if len(total.members) == len(self.names) else real / part).astype(np.float32)
 
 
 @dataclass(kw_only=True)
@@ -146,6 +163,14 @@ class Attempt:
         """The sum of the messages."""
         numbers = [np.frombuffer(body[LABEL:], "<u8") for body in self.parts.values()]
         return np.sum(numbers, axis=0, dtype=np.uint64).astype("<u8").tobytes()
+
+    def total(self) -> Total | None:
+        """The round's sum, once all have answered; None where somebody sent no honest message."""
+        body = bitmap(self.roll.members, len(self.terms.names)) + self.added()
+        try:
+            return self.terms.total(self.roll.round, self.roll.attempt, body)
+        except Refused:
+            return None
 
 
 class Bench:
