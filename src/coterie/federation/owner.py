@@ -18,10 +18,9 @@ from coterie._types import PyTree
 from coterie.accounting.ledger import Ledger
 from coterie.evaluation.held import Division
 from coterie.federation import records, training
-from coterie.federation.allowed import allowed
 from coterie.federation.beside import evaluated, sums_side, table_sides
 from coterie.federation.collaboration import Collaboration
-from coterie.federation.honest import charged_plan, own_masks, refuse_one_witness, unaffordable
+from coterie.federation.honest import allowed, charged_plan, own_masks, refuse_one_witness, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
