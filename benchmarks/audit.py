@@ -38,7 +38,7 @@ def measure() -> dict[str, float]:
     watch = scores.likelihood_ratio(scores.mechanics(setting.program, setting.neighbours))
 
     def ours() -> None:
-        played(setting.sides, setting.neighbours, GAMES // 2, 0, watch)
+        played(setting, GAMES // 2, 0, watch)
 
     first, again = _seconds(ours), _seconds(ours)
     scale = float(setting.program.plan.noise_scale[0])

@@ -25,7 +25,7 @@ from coterie.federation.agreement import Agreement
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.releases.side import OwnRecords, RoundsSide
 from coterie.federation.transport import wire
 from coterie.problems.datasets.schema import Schema
@@ -219,7 +219,7 @@ def _taken_apart(case: Case, folder: Path) -> str:
         Ledger.open(folder / "ledger", data_hash=data_hash(rows.x), epsilon=1.0, delta=1e-5) as ledger,
         Journal.open(folder / "journal") as journal,
     ):
-        outlet = Outlet(ledger, "bench", plan, 0, 50, journal)
+        outlet = Outlet(ledger, journal, OwnRun("bench", plan, 0, 50))
         charging = _micros(lambda at: outlet.release(at + 1, at, body), 50)
         noting = _micros(lambda at: journal.put({"public": body, f"x/{at}": body}), 50)
     frame = wire.encode(wire.Message(wire.Kind.VALUE, 1, 0, body), planned.agreement.digest)

@@ -16,7 +16,7 @@ import worlds
 
 import coterie
 from coterie.accounting import calibrate, certify
-from coterie.audit.neighbours import World, worst_case
+from coterie.audit.neighbours import AuditWorld, worst_case
 from coterie.errors import InputError
 from coterie.protocols.task import full_batch_plan
 from coterie.relations import ADD_OR_REMOVE_ONE, RELATIONS, REPLACE_ONE, named
@@ -70,7 +70,7 @@ def test_certificates_and_calibration_follow_from_the_reach(relation):
 @pytest.mark.parametrize("relation", BOTH)
 def test_an_audit_builds_the_relations_own_neighbours(relation):
     options = {"relation": str(relation)}
-    setting = worst_case("weighted_erm", World(epsilon=2.0), options)
+    setting = worst_case("weighted_erm", AuditWorld(epsilon=2.0), options)
     without, with_ = (sum(side.counts.tolist()) for side in setting.neighbours[:2])
     assert with_ - without == (0 if relation.sizes_are_public else 1)
     assert (setting.without is None) == relation.sizes_are_public

@@ -2,10 +2,23 @@
 
 import math
 from collections.abc import Iterable
+from typing import SupportsFloat
 
 from coterie.errors import InputError
 
 MOST = 10**12  # of anything that is counted: more of it nobody has, and products still fit into 64 bits
+
+
+def finite(value: SupportsFloat) -> bool:
+    """Whether a number is one that a double holds: a file's whole numbers may have any length.
+
+    >>> finite(1.5), finite(math.inf), finite(10**400)
+    (True, False, False)
+    """
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def positive(name: str, value: float) -> float:
@@ -17,14 +30,14 @@ def positive(name: str, value: float) -> float:
     Traceback (most recent call last):
     coterie.errors.InputError: clip_norm=-1.0: must be > 0 and finite.
     """
-    if not (math.isfinite(value) and value > 0):
+    if not (finite(value) and value > 0):
         raise InputError(f"{name}={value}: must be > 0 and finite.")
     return value
 
 
 def not_negative(name: str, value: float) -> float:
     """Return `value` if it is a finite number of at least zero."""
-    if not (math.isfinite(value) and value >= 0):
+    if not (finite(value) and value >= 0):
         raise InputError(f"{name}={value}: must be >= 0 and finite.")
     return value
 

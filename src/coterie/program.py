@@ -131,9 +131,28 @@ class Rounds(NamedTuple):
     model: Callable[[PyTree], PyTree]  # (public) -> params
     idle: Callable[[PyTree, Context], PyTree] | None = None
     # (public, ctx) -> message of an owner that has made all its releases, from public values alone; None: it sends none
-    latest: Callable[[PyTree], PyTree] | None = (
-        None  # (public) -> the last iterate, where the model is a mean of many
-    )
+    latest: Callable[[PyTree], PyTree] | None = None
+    # (public) -> the last iterate, where the model is a mean of many
+
+    def begin(self, params: PyTree, numbers: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
+        """What is public before an owner's first step, and what it keeps to itself."""
+        del numbers
+        return self.init(params, ctx)
+
+    def shown(self, public: PyTree, ctx: Context) -> PyTree:
+        """What `say` reads of what is public."""
+        del ctx
+        return public
+
+    def say(
+        self, private: PyTree, shown: PyTree, batch: Batch, noise: PyTree, ctx: Context
+    ) -> tuple[PyTree, PyTree]:
+        """`emit`, with the same arguments in either shape."""
+        return self.emit(State(shown, private), batch, noise, ctx)
+
+    def heard(self, public: PyTree, message: PyTree, ctx: Context) -> PyTree:
+        """What is public after everybody said the same, which mixing leaves as it is."""
+        return self.absorb(public, message, message, ctx)[0]
 
 
 class Visits(NamedTuple):
@@ -150,6 +169,24 @@ class Visits(NamedTuple):
     condense: Callable[[Batch, Context], PyTree] | None = None
     # (all records, ctx) -> what an engine may hand to emit in place of a full batch, computed once: private as they are
     latest: Callable[[PyTree], PyTree] | None = None  # (register) -> the last iterate, as in Rounds
+
+    def begin(self, params: PyTree, numbers: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
+        """As in Rounds; what is public is the register."""
+        return self.open(params, numbers), self.init(params, ctx)
+
+    def shown(self, public: PyTree, ctx: Context) -> PyTree:
+        """As in Rounds."""
+        return self.ask(public, ctx)
+
+    def say(
+        self, private: PyTree, shown: PyTree, batch: Batch, noise: PyTree, ctx: Context
+    ) -> tuple[PyTree, PyTree]:
+        """As in Rounds."""
+        return self.emit(private, shown, batch, noise, ctx)
+
+    def heard(self, public: PyTree, message: PyTree, ctx: Context) -> PyTree:
+        """As in Rounds."""
+        return self.settle(public, message, ctx)[0]
 
 
 @dataclass(frozen=True)

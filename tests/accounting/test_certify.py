@@ -235,6 +235,7 @@ def test_recomputation_trusts_no_number_of_the_original():
         {"type": "GaussianDpEvent"},
         {"type": "GaussianDpEvent", "noise_multiplier": "1"},
         {"type": "GaussianDpEvent", "noise_multiplier": math.nan},
+        {"type": "GaussianDpEvent", "noise_multiplier": 10**400},
         {"type": "GaussianDpEvent", "noise_multiplier": True},
         {"type": "GaussianDpEvent", "noise_multiplier": 1.0, "extra": 1},
         {"type": "ComposedDpEvent", "events": 3},
@@ -327,6 +328,13 @@ def _rare_laplace(noise, rate=0.5):
         (dp.GaussianDpEvent(1e-200), math.inf, math.inf),
         (dp.GaussianDpEvent(1e200), 0.0, 0.0),
         (dp.ComposedDpEvent([dp.GaussianDpEvent(1e-200), POISSON]), math.inf, math.inf),
+        *(
+            (dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, noise(z)), 10), 0.0, 1e-6)
+            for noise in (dp.GaussianDpEvent, dp.LaplaceDpEvent)
+            for z in (1e20, 1e100, 1e160, 1e300)
+        ),
+        (dp.TruncatedSubsampledGaussianDpEvent(100, 0.1, 5, 1e300), 0.0, 1e-6),
+        (dp.ComposedDpEvent([dp.GaussianDpEvent(1e100), dp.LaplaceDpEvent(1.0)]), 0.999, 1.0),
     ],
 )
 def test_what_numbers_cannot_hold_is_bounded_or_endless(event, least, most):
@@ -334,6 +342,12 @@ def test_what_numbers_cannot_hold_is_bounded_or_endless(event, least, most):
     found = certify(event, delta=1e-6, relation="add_or_remove_one")
     assert least <= found.epsilon <= most
     assert 0 <= found.epsilon_optimistic <= found.epsilon
+
+
+@pytest.mark.parametrize("beside", [[], [dp.LaplaceDpEvent(1.0)]], ids=["alone", "beside"])
+def test_gaussian_noise_however_wide_has_no_bound_without_delta(beside):
+    with pytest.raises(InputError, match="no epsilon bounds Gaussian noise without it"):
+        certify(dp.ComposedDpEvent([dp.GaussianDpEvent(1e300), *beside]), delta=0.0)
 
 
 def test_a_group_may_lose_more_than_the_library_can_count():

@@ -14,9 +14,9 @@ import pytest
 
 from coterie import topologies
 from coterie.accounting import Claim, certify
-from coterie.audit import Neighbours, Side, audit, replaced, scores, worst_case
+from coterie.audit import Attacked, Neighbours, Side, audit, replaced, scores, worst_case
 from coterie.audit.attack import played
-from coterie.audit.neighbours import World, words
+from coterie.audit.neighbours import AuditWorld
 from coterie.audit.opinions import GAUSSIAN, ONE_RUN, opinions
 from coterie.engines.simulate import play, simulate
 from coterie.errors import InputError
@@ -29,7 +29,7 @@ SURE = 1 - 1e-7
 
 def ratios(setting, games: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     watch = scores.likelihood_ratio(scores.mechanics(setting.program, setting.neighbours))
-    found = played(setting.sides, setting.neighbours, games, seed, watch)
+    found = played(setting, games, seed, watch)
     return found[0].sum(axis=1), found[1].sum(axis=1)
 
 
@@ -40,7 +40,7 @@ def keep_message(seen, shards, aside):
 
 @pytest.mark.parametrize("protocol", ["dual_averaging", "wor_sgd"])
 def test_a_game_is_the_run_of_its_seed(protocol):
-    setting = worst_case(protocol, World())
+    setting = worst_case(protocol, AuditWorld())
     given = (setting.program, setting.neighbours.with_, setting.mixer)
     games = play(*given, seeds=jnp.asarray([3, 9], jnp.uint32), watch=keep_message)
     for at, seed in enumerate((3, 9)):
@@ -51,7 +51,7 @@ def test_a_game_is_the_run_of_its_seed(protocol):
 
 def test_the_score_of_a_gaussian_program_is_its_likelihood_ratio():
     """log LR of a shift of μ standard deviations is N(±μ²/2, μ²): mean and variance both, in both worlds."""
-    setting = worst_case("dual_averaging", World(dim=3))
+    setting = worst_case("dual_averaging", AuditWorld(dim=3))
     shift = 2 * math.sqrt(3) / setting.program.plan.noise_multiplier[0]  # three rounds, ±clip_norm
     games = 8000
     for found, sign in zip(ratios(setting, games), (-1, 1)):
@@ -61,7 +61,7 @@ def test_the_score_of_a_gaussian_program_is_its_likelihood_ratio():
 
 def test_the_score_of_a_sampled_program_is_its_likelihood_ratio():
     """E[LR] = 1 without the record; E[LR] > 1 with it."""
-    world = World(calibration="paper", records=60, epsilon=1.0, delta=0.05)
+    world = AuditWorld(calibration="paper", records=60, epsilon=1.0, delta=0.05)
     without, with_ = ratios(worst_case("dual_averaging", world, {"rounds": 30}), 4000)
     assert abs(np.exp(without).mean() - 1) < 5.5 * np.exp(without).std() / math.sqrt(4000)
     assert np.exp(with_).mean() > 1.02 > np.exp(without).mean()
@@ -69,10 +69,8 @@ def test_the_score_of_a_sampled_program_is_its_likelihood_ratio():
 
 @pytest.mark.parametrize("protocol", ["dual_averaging", "push_sum", "wor_sgd", "weighted_erm"])
 def test_certified_programs_stand_and_the_attack_is_sharp(protocol):
-    setting = worst_case(protocol, World(delta=0.01))
-    found = audit(
-        setting.program, setting.neighbours, setting.mixer, delta=0.01, games=40_000, confidence=SURE
-    )
+    setting = worst_case(protocol, AuditWorld(delta=0.01))
+    found = audit(setting, delta=0.01, games=40_000, confidence=SURE)
     assert found.score == "likelihood ratio"
     assert found.certificate.epsilon <= 1.0 + 1e-6
     assert found.finding.epsilon <= found.certificate.epsilon
@@ -84,22 +82,21 @@ def test_certified_programs_stand_and_the_attack_is_sharp(protocol):
 def test_worst_case_units_stand_and_the_attack_is_sharp(protocol):
     """One record against forty of the other kind: clipped one by one they would move a sum twenty times as far."""
     unit = Unit("column", column="person", records=40, mean=protocol == "deep_q")
-    setting = worst_case(protocol, World(delta=0.01, unit=unit))
+    setting = worst_case(protocol, AuditWorld(delta=0.01, unit=unit))
     within = [np.asarray(world.within)[0, setting.neighbours.row] for world in setting.neighbours[:2]]
     assert within == [1, 40]
-    assert "one unit of the first owner has gradient" in words(setting)
+    assert "one unit of the first owner has gradient" in setting.words
     # Where choices hide releases no sharpness is asked for: 4,000 games show any ε up to 4, four times the certified,
     # and a unit that was clipped record by record would be told apart in all of them.
     games = 4_000 if protocol == "deep_q" else 20_000
-    given = (setting.program, setting.neighbours, setting.mixer)
-    found = audit(*given, delta=0.01, games=games, confidence=SURE)
+    found = audit(setting, delta=0.01, games=games, confidence=SURE)
     assert found.finding.epsilon <= found.certificate.epsilon <= 1.0 + 1e-6
     if protocol != "deep_q":
         assert found.finding.epsilon >= 0.3 * found.certificate.epsilon
 
 
 def test_the_views_weights_leave_colluders_out():
-    world = World(owners=5)
+    world = AuditWorld(owners=5)
     program = worst_case("weighted_erm", world, {"view": "aggregator", "missing": 2}).program
     seen = scores.view(program, 0)
     assert np.count_nonzero(seen) == 3
@@ -109,10 +106,10 @@ def test_the_views_weights_leave_colluders_out():
 
 
 def test_an_aggregators_view_is_attacked_through_the_sum():
-    setting = worst_case("weighted_erm", World(owners=3, delta=0.01), {"view": "aggregator", "missing": 1})
-    found = audit(
-        setting.program, setting.neighbours, setting.mixer, delta=0.01, games=40_000, confidence=SURE
+    setting = worst_case(
+        "weighted_erm", AuditWorld(owners=3, delta=0.01), {"view": "aggregator", "missing": 1}
     )
+    found = audit(setting, delta=0.01, games=40_000, confidence=SURE)
     assert 0.4 * found.certificate.epsilon <= found.finding.epsilon <= found.certificate.epsilon
 
 
@@ -157,9 +154,7 @@ def test_a_users_own_program(kind, private):
     delta = 1e-9 if kind == Laplace() else 0.01
     fine, wrong = (
         audit(
-            users_program(mistake, kind, private),
-            PAIR,
-            topologies.IDENTITY,
+            Attacked(users_program(mistake, kind, private), PAIR, topologies.IDENTITY),
             delta=delta,
             games=60_000,
             confidence=SURE,
@@ -175,11 +170,10 @@ def test_a_users_own_program(kind, private):
 
 def test_hidden_local_steps_are_attacked_where_they_show():
     """deep_q, a public coin: in half of the games the first record moves the local model alone, and shows later."""
-    setting = worst_case("deep_q", World(owners=1, delta=0.01), {"policy": "coin"})
+    setting = worst_case("deep_q", AuditWorld(owners=1, delta=0.01), {"policy": "coin"})
     assert len(setting.program.schedule) >= 3  # type: ignore[arg-type]
     assert setting.neighbours.row == 0
-    given = (setting.program, setting.neighbours, setting.mixer)
-    found = audit(*given, delta=0.01, games=40_000, confidence=SURE)
+    found = audit(setting, delta=0.01, games=40_000, confidence=SURE)
     assert found.score == "likelihood ratio, hidden steps followed"
     assert 0.35 * found.certificate.epsilon <= found.finding.epsilon <= found.certificate.epsilon
 
@@ -202,30 +196,30 @@ def test_each_world_runs_its_own_program_and_a_scale_that_follows_sizes_shows():
     fewer = RECORDS._replace(counts=jnp.asarray([1], jnp.int32))
     pair = Neighbours(fewer, RECORDS, 0, 1)
     with_, without = wide_program(2, 8.0), Side(wide_program(1, 7.0), topologies.IDENTITY)
-    given = (with_, pair, topologies.IDENTITY)
-    own = audit(*given, delta=1e-5, games=4000, confidence=SURE, without=without)
-    shared = audit(*given, delta=1e-5, games=4000, confidence=SURE)
+    setting = Attacked(with_, pair, topologies.IDENTITY)
+    own = audit(setting._replace(without=without), delta=1e-5, games=4000, confidence=SURE)
+    shared = audit(setting, delta=1e-5, games=4000, confidence=SURE)
     assert own.certificate.epsilon < 1.0
     assert own.finding.epsilon > own.certificate.epsilon
     assert shared.finding.epsilon <= shared.certificate.epsilon  # one program for both cannot see it
 
 
 def test_worst_cases_of_private_sizes_are_built_for_each_world():
-    world = World(owners=2, records=6, calibration="paper")
+    world = AuditWorld(owners=2, records=6, calibration="paper")
     setting = worst_case("weighted_erm", world, {"relation": "add_or_remove_one", "steps": 1})
     assert setting.without is not None
     fewer, more = setting.without.program.plan, setting.program.plan
     assert (fewer.sizes, more.sizes) == ((5, 6), (6, 6))
     assert fewer.noise_multiplier[0] < more.noise_multiplier[0]
     assert np.asarray(setting.neighbours.without.counts).tolist() == [5, 6]
-    assert worst_case("weighted_erm", World()).without is None  # replace-one: the same program
+    assert worst_case("weighted_erm", AuditWorld()).without is None  # replace-one: the same program
 
 
 def test_worlds_that_look_different_from_outside_need_no_game():
     program = users_program(1.0, Gaussian(), private=False)
     longer = program._replace(plan=replace(program.plan, releases=(3,)), schedule=3)
     side = Side(longer, topologies.IDENTITY)
-    found = audit(program, PAIR, topologies.IDENTITY, delta=1e-5, games=4000, without=side)
+    found = audit(Attacked(program, PAIR, topologies.IDENTITY, side), delta=1e-5, games=4000)
     assert found.finding.epsilon > math.log(1500 / 7.7)
 
 
@@ -248,25 +242,24 @@ def test_second_opinions_are_shown_only_where_they_hold_and_say_something():
 
 def test_a_program_without_noise_is_told_apart_every_time():
     program = users_program(1.0, NoNoise(), private=False)
-    found = audit(program, PAIR, topologies.IDENTITY, delta=1e-5, games=4000)
+    found = audit(Attacked(program, PAIR, topologies.IDENTITY), delta=1e-5, games=4000)
     assert math.isinf(found.certificate.epsilon)
     assert found.finding.epsilon > math.log(1500 / 7.7)
 
 
 def test_games_differ_and_repeat():
-    setting = worst_case("dual_averaging", World(dim=3))
+    setting = worst_case("dual_averaging", AuditWorld(dim=3))
     first, again, other = (ratios(setting, 8000, seed)[0] for seed in (0, 0, 10**6))
     assert np.array_equal(first, again)
     assert np.mean(first == other) < 0.01
 
 
 def test_bad_input_is_one_line():
-    setting = worst_case("dual_averaging", World())
-    given = (setting.program, setting.neighbours, setting.mixer)
+    setting = worst_case("dual_averaging", AuditWorld())
     for more, match in (({"games": 3}, "games=3"), ({"confidence": 1.5}, "confidence=1.5")):
         with pytest.raises(InputError, match=match):
-            audit(*given, delta=1e-5, **more)
+            audit(setting, delta=1e-5, **more)
     with pytest.raises(InputError, match="row=2"):
         replaced(RECORDS, 0, 2, np.ones(1), 0.0)
     with pytest.raises(InputError, match="dim=0"):
-        worst_case("dual_averaging", replace(World(), dim=0))
+        worst_case("dual_averaging", replace(AuditWorld(), dim=0))

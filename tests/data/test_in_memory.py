@@ -297,6 +297,16 @@ X, Y = matrix()
         ({"data": (X[:4], Y[:4])}, "in memory: 4 rows and 3 features; needs at least 5 rows"),
         ({"data": {"a": [1, 2], "b": [1]}, "target": "a"}, "data: columns do not make a table"),
         ({"data": pd.DataFrame([[0, 1]], columns=["a", "a"])}, "column 'a' stands 2 times"),
+        ({"data": (pd.DataFrame({"a": [10**400] * ROWS}), Y)}, "column 'a': row 1 is not a finite number"),
+        ({"data": (pd.DataFrame({"a": [0.5, [1]] * 20}), Y)}, "column 'a': row 2 is not a finite number"),
+        (
+            {
+                "data": (pd.DataFrame({"a": ["p", ["q"]] * 20}), Y),
+                "owners": 2,
+                "columns": {"columns": {"a": ["p", "q"]}},
+            },
+            "column 'a': row 2 is no single value",
+        ),
         ({"data": TorchLike([], [])}, "data: has no rows"),
         ({"data": TorchLike([[1, 2], [1]], [0, 1])}, "data: row 2 has another shape"),
         ({"data": "census", "owners": ["a"] * 9}, r"owners=\['a', .*: must be a whole number"),

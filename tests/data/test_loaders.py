@@ -11,7 +11,6 @@ from coterie.errors import InputError
 from coterie.problems.datasets import (
     DATASETS,
     File,
-    census_uci,
     check,
     encoded_names,
     hospitals,
@@ -25,6 +24,7 @@ from coterie.problems.datasets import (
 from coterie.problems.datasets._encode import Binned, Category, Numeric, encode
 from coterie.problems.datasets._files import data_dir
 from coterie.problems.datasets._table import random_test_rows
+from coterie.problems.datasets.registry import read
 
 
 def packed(folder, path, text):
@@ -100,7 +100,7 @@ def test_adult_drops_incomplete_rows_and_keeps_its_split(tmp_path):
     )
     packed(tmp_path, "adult/adult.data.gz", f"{line}United-States, <=50K\n{line}?, >50K\n{line}Cuba, >50K\n")
     packed(tmp_path, "adult/adult.test.gz", f"|1x3 Cross validator\n{line}Cuba, >50K.\n{line}Cuba, <=50K.\n")
-    table = census_uci.adult(tmp_path)
+    table = read("adult", tmp_path)
     assert table.y.tolist() == [-1.0, 1.0]
     assert table.y_test.tolist() == [1.0, -1.0]
     assert row_of(table, 1)["native-country=Cuba"] == 1.0
@@ -110,7 +110,7 @@ def test_adult_drops_incomplete_rows_and_keeps_its_split(tmp_path):
 def test_a9a(tmp_path):
     packed(tmp_path, "a9a/a9a.gz", "-1 3:1 11:1 \n+1 123:1 \n")
     packed(tmp_path, "a9a/a9a.t.gz", "+1 1:1 \n")
-    table = census_uci.a9a(tmp_path)
+    table = read("a9a", tmp_path)
     assert table.x.shape == (2, 123)
     assert np.flatnonzero(table.x[0]).tolist() == [2, 10]
     assert (table.y.tolist(), table.y_test.tolist()) == ([-1.0, 1.0], [1.0])
@@ -125,7 +125,7 @@ def test_bank(tmp_path):
     packed(
         tmp_path, "bank-marketing/bank-additional-full.csv.gz", "\n".join([";".join([*head, "y"]), *lines])
     )
-    table = tabular.bank(tmp_path)
+    table = read("bank", tmp_path)
     assert sorted(np.concatenate([table.y, table.y_test])) == [-1.0] * 5 + [1.0] * 5
     in_bounds(table)
 
@@ -133,7 +133,7 @@ def test_bank(tmp_path):
 def test_breast_cancer_drops_question_marks(tmp_path):
     lines = ["1000025,5,1,1,1,2,10,3,1,1,2", "1,5,1,1,1,2,?,3,1,1,4"] + ["2,1,1,1,1,1,1,1,1,1,4"] * 9
     packed(tmp_path, "breast-cancer-wisconsin/breast-cancer-wisconsin.data", "\n".join(lines))
-    table = tabular.breast_cancer(tmp_path)
+    table = read("breast_cancer", tmp_path)
     assert len(table.y) + len(table.y_test) == 10
     assert (np.concatenate([table.y, table.y_test]) > 0).sum() == 9
     in_bounds(table)
@@ -148,7 +148,7 @@ def test_credit_card_in_both_formats(tmp_path):
     (tmp_path / "creditcard").mkdir()
     credit_frame().to_parquet(tmp_path / "creditcard/creditcard.parquet")
     credit_frame().to_csv(tmp_path / "creditcard/creditcard_balanced984.csv.gz", index=False)
-    full, balanced = tabular.credit_card(tmp_path), tabular.credit_card_balanced(tmp_path)
+    full, balanced = read("credit_card", tmp_path), read("credit_card_balanced", tmp_path)
     assert np.array_equal(full.y, balanced.y)
     np.testing.assert_allclose(full.x, balanced.x, rtol=1e-6)
     in_bounds(full)
@@ -159,7 +159,7 @@ def test_covtype_binary_and_seven_classes(tmp_path):
         [2596, 51, 3, 258, 0, 510, 221, 232, 148, 6279] + [1] + [0] * 43 + [label] for label in range(1, 8)
     ]
     packed(tmp_path, "covtype/covtype.data.gz", "\n".join(",".join(map(str, row)) for row in rows))
-    two, seven = tabular.covtype(tmp_path), tabular.covtype7(tmp_path)
+    two, seven = read("covtype", tmp_path), read("covtype7", tmp_path)
     assert (np.concatenate([two.y, two.y_test]) > 0).sum() == 1
     assert sorted(np.concatenate([seven.y, seven.y_test])) == list(range(7))
     assert row_of(seven, 0)["wilderness 1"] == 1.0
@@ -170,7 +170,7 @@ def test_epsilon_keeps_its_test_part(tmp_path):
     head = ",".join(["id", "y", *(f"x{at}" for at in range(1, 101))])
     lines = [",".join([str(number), str(number % 2), *["0.01"] * 100]) for number in (1, 2, 4001)]
     packed(tmp_path, "epsilon-subset/epsilon_5k.csv.gz", "\n".join([head, *lines]))
-    table = tabular.epsilon(tmp_path)
+    table = read("epsilon", tmp_path)
     assert (table.x.shape, table.y.tolist(), table.y_test.tolist()) == ((2, 100), [1.0, -1.0], [1.0])
 
 
@@ -182,7 +182,7 @@ def test_kddcup99(tmp_path):
 
     lines = [line("normal.", "http")] * 5 + [line("smurf.", "unheard_of")] * 5
     packed(tmp_path, "kddcup99/kddcup.data_10_percent.gz", "\n".join(lines))
-    table = intrusion.kddcup99(tmp_path)
+    table = read("kddcup99", tmp_path)
     assert len(intrusion.FIELDS) == 41
     services = [at for at, name in enumerate(table.columns) if name.startswith("service=")]
     assert len(services) == 70
@@ -203,7 +203,7 @@ def test_lending_club_drops_rows_without_a_rate(tmp_path):
     frame = filled(loans.CLUB).assign(int_rate_recovered=[np.nan, 18.0] * 5)
     (tmp_path / "lending-club").mkdir()
     frame.to_parquet(tmp_path / "lending-club/lending_club_full_train_set.parquet")
-    table = loans.lending_club(tmp_path)
+    table = read("lending_club", tmp_path)
     assert len(table.y) + len(table.y_test) == 5
     assert not table.y.any()  # 18 is the middle of 5 to 31
     assert table.target_bounds == (5.0, 31.0)
@@ -214,7 +214,7 @@ def test_lending_club_states_and_outlets_are_owners(tmp_path):
     frame = filled(loans.CLUB_STATES).assign(interest_rate=31.0, state=["NY", "AL"] * 5)
     (tmp_path / "lending-club").mkdir()
     frame.to_csv(tmp_path / "lending-club/loans_full_schema.csv.gz", index=False)
-    table = loans.lending_club_states(tmp_path)
+    table = read("lending_club_states", tmp_path)
     assert {table.owner_names[code] for code in table.owner} == {"NY", "AL"}
     assert (table.y == 1.0).all()
 
@@ -223,7 +223,7 @@ def test_lending_club_states_and_outlets_are_owners(tmp_path):
     )
     (tmp_path / "bigmart").mkdir()
     shop.to_csv(tmp_path / "bigmart/Train.csv.gz", index=False)
-    table = retail.bigmart(tmp_path)
+    table = read("bigmart", tmp_path)
     assert set(table.owner) == {retail.OUTLETS.index("OUT013")}
     assert row_of(table, 0)["Item_Weight"] == 0.0
     assert row_of(table, 0)["Item_Fat_Content=low fat"] == 1.0
@@ -233,7 +233,7 @@ def test_blackfriday_reads_missing_categories_as_none(tmp_path):
     frame = filled(retail.BLACKFRIDAY).assign(Purchase=12_500, Product_Category_3=np.nan)
     (tmp_path / "blackfriday").mkdir()
     frame.to_csv(tmp_path / "blackfriday/BlackFriday_first19280.csv.gz", index=False)
-    table = retail.blackfriday(tmp_path)
+    table = read("blackfriday", tmp_path)
     assert not table.y.any()
     assert (table.x.sum(axis=1) == len(retail.BLACKFRIDAY) - 1).all()
 
@@ -248,7 +248,7 @@ def test_sba_loans(tmp_path):
     })  # fmt: skip
     (tmp_path / "sba-loans").mkdir()
     frame.to_parquet(tmp_path / "sba-loans/SBAnational.parquet")
-    table = loans.sba_loans(tmp_path)
+    table = read("sba_loans", tmp_path)
     assert len(table.y) + len(table.y_test) == 6
     row = row_of(table, 0)
     assert (row["franchise=no"], row["sector=45"], row["LowDoc=Y"]) == (1.0, 1.0, 1.0)
@@ -264,7 +264,7 @@ def test_sparcs_cells_become_every_29th_discharge(tmp_path):
     })  # fmt: skip
     (tmp_path / "sparcs").mkdir()
     frame.to_parquet(tmp_path / "sparcs/sparcs_discharges_by_facility_2009_2020.parquet")
-    table = hospitals.sparcs(tmp_path)
+    table = read("sparcs", tmp_path)
     y = np.concatenate([table.y, table.y_test])
     assert ((y == 0).sum(), (y == 1).sum()) == (20, 10)
     assert table.owner_names == ("facility 1", "facility 5")
@@ -281,7 +281,7 @@ def test_sparcs_records(tmp_path):
     )
     (tmp_path / "sparcs").mkdir()
     frame.to_csv(tmp_path / "sparcs/sparcs_2016_records_1000.csv.gz", index=False)
-    table = hospitals.sparcs_records(tmp_path)
+    table = read("sparcs_records", tmp_path)
     assert len(table.y) + len(table.y_test) == 9
     assert (table.y == 1.0).all()
     assert table.owner_names == ("facility 1456",)

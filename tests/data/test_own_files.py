@@ -140,7 +140,6 @@ def with_value(column, row, value):
     [
         (frame(), {"target": "nope"}, "target='nope': no such column in own.csv. Columns: age, score, label"),
         (frame(), {"owner": "nope"}, "owner='nope': no such column"),
-        (frame(), {"features": ("nope",)}, "features='nope'"),
         (frame(), {"columns": None}, "feature 'age': row 2 is outside [-1, 1]"),
         (frame(), {"columns": {"columns": {"age": (5, 5)}}}, "column 'age'=[5, 5]"),
         (frame(), {"columns": {"columns": {"age": (0, float("nan"))}}}, "column 'age'"),
@@ -173,8 +172,8 @@ def with_value(column, row, value):
         ),
         (frame(), {"target": None}, "target=None"),
         (
-            frame(),
-            {"owner": None, "columns": None, "features": ("clinic",)},
+            frame()[["clinic", "label"]],
+            {"owner": None, "columns": None},
             "name the column that says whose a row is (--owner-column)",
         ),
         (
@@ -277,6 +276,7 @@ def test_columns_of_arrays_and_parquet_are_bounded_and_have_one_name_each(tmp_pa
         ("[", "is not TOML"),
         ("age = [0, 100]", "below [columns]"),
         ("[columns]\nage = 3", "must be [low, high]"),
+        (f"[columns]\nage = [0, 1{'0' * 400}]", "must be two finite numbers"),
     ],
 )
 def test_bad_columns_files_are_one_line(tmp_path, text, part):

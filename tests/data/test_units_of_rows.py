@@ -179,7 +179,9 @@ def test_a_unit_column_is_never_a_feature(tmp_path):
     table = load_file(tmp_path / "v.csv", "ill", unit=PATIENT)
     assert table.columns == ("a",)
     with pytest.raises(InputError, match=r"privacy unit 'patient'"):
-        load_file(tmp_path / "v.csv", "ill", features=("a", "patient"), unit=PATIENT)
+        load_file(
+            tmp_path / "v.csv", "ill", columns={"columns": {"a": [-1, 1], "patient": [0, 1]}}, unit=PATIENT
+        )
 
 
 def test_ids_that_look_alike_are_told_to_the_holder():

@@ -248,6 +248,12 @@ X, Y = numbers()[0], np.arange(ROWS) % 2
         ({"bounds": (0, 1), "classes": [0, 2]}, {}, "y: row 2 is none of the declared classes"),
         ({"classes": ["0", "1"]}, {}, "y: row 1 is none of the declared classes"),
         ({}, {"y": np.zeros(ROWS)}, "y: has one class"),
+        ({"classes": [1, 1.0]}, {}, r"classes=\[1, 1.0\]: must be two or more different values"),
+        (
+            {"bounds": {"x0": (0, 9)}, "classes": ["a", "b"]},
+            {"X": pd.DataFrame({"x0": np.ones(ROWS)}), "y": pd.array(["a"] * (ROWS - 1) + [None], "string")},
+            f"y: row {ROWS} is empty",
+        ),
         ({}, {"owners": ["a"]}, r"owners: has shape \(1,\) for 120 rows"),
         ({}, {"owners": ["a"] * 119 + ["b"]}, "owner 'b': 1 of its records"),
         ({}, {"groups": ["a"]}, r"groups: has shape \(1,\) for 120 rows"),

@@ -5,8 +5,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import VotingClassifier
+from sklearn.feature_selection import RFE
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
@@ -146,6 +150,22 @@ def test_searches_and_cross_validation(search):
     assert all("fit was called by sklearn.model_selection" in one for one in messages)
     assert all("Choose settings on public rows" in one for one in messages)
     assert told(lambda: search(CoterieClassifier(**DECLARED, public=True), *rows())) == []
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda private: CalibratedClassifierCV(private, cv=2),  # whose folds share no row
+        lambda private: RFE(private, n_features_to_select=2),  # to which rows of fewer columns are other rows
+        lambda private: VotingClassifier([("private", private), ("bare", DummyClassifier())]),
+    ],
+)
+def test_other_estimators_of_scikit_learn_that_learn_of_rows_themselves(around):
+    made = around(CoterieClassifier(**DECLARED))
+    messages = told(lambda: made.fit(*rows()))
+    assert messages
+    assert all(f"was called by scikit-learn's {type(made).__name__}" in one for one in messages)
+    assert told(lambda: around(CoterieClassifier(**DECLARED, public=True)).fit(*rows())) == []
 
 
 def test_a_second_fit_on_the_same_rows():

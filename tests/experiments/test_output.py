@@ -27,6 +27,8 @@ def test_a_checkpoint_is_its_owners_alone(tmp_path):
     """Private states of owners are in it."""
     checkpoint.write(tmp_path / "kept", "settings", {"state": np.zeros(2)})
     assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="cannot be written .Not a directory|cannot be written .File exists"):
+        checkpoint.write(tmp_path / "kept" / "below", "settings", {"state": np.zeros(2)})
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])

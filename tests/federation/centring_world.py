@@ -24,12 +24,12 @@ from coterie.experiments import centring
 from coterie.experiments.experiment import Experiment
 from coterie.federation import network, owner, records
 from coterie.federation.agreement import Agreement, Masking
-from coterie.federation.beside import Start, hub
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.forgetting import without
 from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.tables import NONE
+from coterie.federation.training import Start, hub
 from coterie.federation.transport.machine import Machine, Patience
 from coterie.federation.transport.wire import Kind
 from coterie.mechanisms import masks
@@ -120,7 +120,8 @@ class World:
             journal._connection.execute("PRAGMA synchronous = OFF")  # no power is cut here: quicker
             if name in self.names:
                 data = self.folder / f"{name}.csv"
-                own = owner.owner(party, planned, data, journal, self.injected, held, lambda line: None)
+                making = owner.owner(party, planned, data, journal, self.injected, lambda line: None)
+                own = held.enter_context(making)
                 own.outlet.release = self._around(name, own.outlet.release)  # type: ignore[method-assign]
             journal.put = self._around(name, journal.put)  # type: ignore[method-assign]
             begin = Start(party, planned, own.machine if own else hub(party, journal, self.injected))

@@ -22,10 +22,10 @@ from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.releases.side import OwnRecords, RoundsSide
-from coterie.federation.shapes.hub import Aggregator, HubOwner, weights_of
-from coterie.federation.shapes.rounds import RoundsOwner, Setting
+from coterie.federation.shapes.hub import Aggregator, HubOwner, Weighted, weights_of
+from coterie.federation.shapes.rounds import RoundsOwner, RoundsTerms
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Patience
 from coterie.federation.transport.wire import Kind
@@ -134,13 +134,13 @@ class World:
         copied(self.folder, name)
         with self.ledger(name) as ledger, Journal.open(self.folder / f"{name}.journal") as journal:
             side = SpySide(self.side(owner), self.notes[named(name)])
-            outlet = Outlet(ledger, RUN, self.program.plan, owner, self.rounds, journal)
+            outlet = Outlet(ledger, journal, OwnRun(RUN, self.program.plan, owner, self.rounds))
             self._fail(name, outlet, journal)
             if self.program.aggregate is not None:
                 machine: Machine = HubOwner(self.rounds, side, outlet, self.patience)
                 yield self._among(name, ["aggregator"], machine, outlet, journal)
             else:
-                setting = Setting(
+                setting = RoundsTerms(
                     names=self.names,
                     view=neighbourhood(self.topology, owner, self.gossip),
                     rounds=self.rounds,
@@ -164,15 +164,9 @@ class World:
     def aggregator(self) -> Iterator[Machine]:
         assert self.program.aggregate is not None
         with Journal.open(self.folder / "aggregator.journal") as journal:
-            machine = Aggregator(
-                names=self.names,
-                weights=weights_of(self.program),
-                quorum=self.program.plan.quorum,
-                rounds=self.rounds,
-                layout=self.side(0).layout,
-                journal=journal,
-                patience=self.patience,
-            )
+            quorum, weights = self.program.plan.quorum, weights_of(self.program)
+            terms = Weighted(self.names, self.rounds, quorum, weights, self.side(0).layout)
+            machine = Aggregator(terms, journal, self.patience)
             yield self._among("aggregator", self.names, machine, None, journal)
 
     def side(self, owner: int) -> RoundsSide:

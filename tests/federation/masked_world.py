@@ -16,8 +16,7 @@ from toy_world import ToyOutlet
 from coterie.federation.releases.journal import Journal, numbered
 from coterie.federation.shapes import evaluation
 from coterie.federation.shapes import tables as passed_on
-from coterie.federation.shapes.masked import MaskedOwner
-from coterie.federation.shapes.masked_hub import MaskedAggregator
+from coterie.federation.shapes.masked_hub import MaskedAggregator, MaskedOwner
 from coterie.federation.shapes.masked_tree import KEPT, TreeOwner
 from coterie.federation.shapes.member import Member
 from coterie.federation.shapes.rolls import SumTerms
@@ -104,7 +103,7 @@ class World:
                 )
                 member = Member(
                     self.terms, Side(self.drawn[name]), outlet, Masks(name, SECRETS[name], PUBLICS, AGREEMENT),
-                    owner=NAMES.index(name), process=os.urandom(16), kept=KEPT if self.graph else 1,
+                    NAMES.index(name), kept=KEPT if self.graph else 1,
                 )  # fmt: skip
                 machine = (
                     TreeOwner(member, self.graph, PATIENCE) if self.graph else MaskedOwner(member, PATIENCE)
@@ -169,7 +168,7 @@ class World:
         """Of trees: what all who have come to the end have gone through, whatever was left by the way."""
         chains = [
             {
-                step: (past.attempt, owner._journal.get(numbered("sum", step)))
+                step: (past.attempt, owner._member.journal.get(numbered("sum", step)))
                 for step, past in owner._chain._past.items()
             }
             for owner in map(bare, network.machines.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wired import LONG, Chorus
 
-from coterie.federation.drive import Driver, FrameTerms, stopping
+from coterie.federation.drive import Driver, FrameTerms, Hooks, stopping
 from coterie.federation.transport import door, trust
 from coterie.federation.transport.zenoh import ZenohTransport
 
@@ -29,7 +29,7 @@ def main(config: Path) -> None:
     terms = FrameTerms(bytes.fromhex(said["agreement"]), longest, linger=LONG)
     with stopping() as stop:
         log = lambda line: print(line, file=sys.stderr, flush=True)
-        driver = Driver(machine, transport, terms, log=log, status=Path(said["status"]), stop=stop)
+        driver = Driver(machine, transport, terms, Hooks(log, Path(said["status"]), stop=stop))
         with door.watched(driver.refuse):
             finished = driver.run()
             print("finished" if finished else "stopped")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dp_accounting import SelfComposedDpEvent
 from parties import Trial, until
 from typer.testing import CliRunner
 from wired import LONG
@@ -20,7 +21,7 @@ from coterie.errors import CoterieError, LedgerError
 from coterie.federation import network, node, owner, party, recovery
 from coterie.federation.honest import charged_plan
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.transport.machine import Patience
 
 ME, ENDLESS = "owner-2", 100_000  # rounds: no test sees their end
@@ -178,7 +179,9 @@ def test_a_run_that_is_written_off_costs_what_the_whole_run_costs(tmp_path, prot
     planned, own = trial.planned, party.read(trial.place("owner-0"))
     plan, messages = charged_plan(own, planned), planned.messages(0)
     with trial.ledger("owner-0") as ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(ledger, planned.agreement.run, plan, 0, messages, journal, tables=planned.table_steps)
+        outlet = Outlet(
+            ledger, journal, OwnRun(planned.agreement.run, plan, 0, messages, tables=planned.table_steps)
+        )
         for turn in range(min(done, messages)):
             outlet.release(turn + 1, turn, b"message")
         if evaluate and done == 2:  # the table, too: it is owed no more
@@ -207,7 +210,7 @@ def test_no_run_goes_on_from_a_copy_on_one_peer_s_word(tmp_path, protocol, setti
     planned, own = trial.planned, party.read(trial.place(ME))
     plan, ledger = charged_plan(own, planned), trial.place(ME) / "ledger.sqlite"
     with trial.ledger(ME) as opened_ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(opened_ledger, planned.agreement.run, plan, 2, planned.messages(2), journal)
+        outlet = Outlet(opened_ledger, journal, OwnRun(planned.agreement.run, plan, 2, planned.messages(2)))
         outlet.release(1, 0, b"message")
     command("ledger", "backup", ledger, tmp_path / "copy")
     lose(trial)
@@ -216,3 +219,27 @@ def test_no_run_goes_on_from_a_copy_on_one_peer_s_word(tmp_path, protocol, setti
     told = command("ledger", "write-off", trial.place(ME))
     whole = certify(plan.event(2), delta=1e-4, relation=plan.relation).epsilon
     assert float(told["spent"]["epsilon"]) == pytest.approx(whole, rel=1e-6)
+
+
+def test_what_is_owed_under_two_divisions_is_owed_by_all_records(tmp_path):
+    """A journal was lost, and with it which rows were kept out: a record is in another part of what came then.
+
+    Of either division alone the parts that are left would be its own, though messages of the other one may have left.
+    """
+    trial = Trial(tmp_path, (12, 7, 9), protocol="random_walk", settings={"passes": 3, "batch": 3})
+    planned = trial.planned
+    plan, messages = charged_plan(party.read(trial.place(ME)), planned), planned.messages(2)
+    parts = charges_of(plan, 2, messages).parts
+    assert parts > 1
+    terms = (planned.agreement.run, plan, 2, messages)
+    with trial.ledger(ME) as ledger:
+        for order, turns in (("first", range(1)), ("second", range(1, messages - parts))):
+            with Journal.open(tmp_path / order) as journal:
+                outlet = Outlet(ledger, *terms, journal, order=order)
+                for turn in turns:
+                    outlet.release(turn + 1, turn, b"message")
+        owed = recovery.owed(ledger, *terms, planned.table_steps)
+        divided = [one for one in owed if one.part is not None]
+        (rest,) = [one.event for one in owed if isinstance(one.event, SelfComposedDpEvent)]
+    assert not divided
+    assert rest.count == 1  # of one more pass each record meets one message, whichever division that has

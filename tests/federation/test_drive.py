@@ -17,7 +17,7 @@ from wired import LONG, Chorus, until
 import coterie
 from coterie.errors import BudgetError
 from coterie.federation import drive
-from coterie.federation.drive import FINISHED, LEAVES, Driver, FrameTerms, stopping
+from coterie.federation.drive import FINISHED, LEAVES, Driver, FrameTerms, Hooks, stopping
 from coterie.federation.transport import greeting, wire
 from coterie.federation.transport.lines import level_of
 from coterie.federation.transport.machine import Out, Status
@@ -77,9 +77,8 @@ class Running:
         self.stopped = False
         self.result: bool | None = None
         terms = options.pop("terms", TERMS)
-        self.driver = Driver(
-            self.machine, self.line, terms, log=self.lines.append, stop=lambda: self.stopped, **options
-        )
+        hooks = Hooks(self.lines.append, stop=lambda: self.stopped, **options)
+        self.driver = Driver(self.machine, self.line, terms, hooks)
 
     def __enter__(self) -> Running:
         self.thread = threading.Thread(target=self._run)
@@ -100,6 +99,16 @@ class Running:
 
 
 HELLO = Message(Kind.HELLO, body=AGREEMENT)
+
+
+def test_the_time_that_a_machine_slept_has_passed_for_its_party(monkeypatch):
+    """By the system's other clocks a suspended machine wakes up in the moment in which it fell asleep."""
+    driver, slept = Driver(Chorus("a", ("b",), 10), Line(), TERMS, log=print), 3_600.0
+    before, clock = driver._now(), time.clock_gettime
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda which: clock(which) + slept * (which == time.CLOCK_BOOTTIME)
+    )
+    assert driver._now() - before >= slept
 
 
 def answers(run: Running, peer: str) -> int:
@@ -332,7 +341,7 @@ def test_a_budget_that_is_spent_ends_the_run_and_closes_the_line():
 
     line = Line()
     with pytest.raises(BudgetError):
-        Driver(Spent("a", ["b"], 3), line, TERMS, log=print).run()
+        Driver(Spent("a", ["b"], 3), line, TERMS, Hooks(print)).run()
     assert line.closed
     assert [kind for kind, _ in line.kinds("b")] == [Kind.HELLO]
 

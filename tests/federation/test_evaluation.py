@@ -18,7 +18,7 @@ from coterie.accounting.ledger import Ledger, data_hash
 from coterie.evaluation.budget import with_table
 from coterie.evaluation.sheet import Sheet
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.releases.side import table_layout
 from coterie.federation.shapes.evaluation import Evaluated
 from coterie.federation.shapes.tables import NONE, OwnTable, TableTerms
@@ -103,7 +103,7 @@ class World:
                 return
             owner = self.names.index(name)
             with self.ledger(name) as ledger:
-                outlet = Outlet(ledger, "run", self.plan, owner, 1, journal, tables=(STEP,))
+                outlet = Outlet(ledger, journal, OwnRun("run", self.plan, owner, 1, tables=(STEP,)))
                 outlet.release(1, 0, b"trained")
                 release, put = outlet.release, journal.put
 

@@ -14,7 +14,7 @@ from in_memory import Link
 
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import injected
-from coterie.federation.shapes import exchange, hub
+from coterie.federation.shapes import exchange
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.wire import Kind
 
@@ -333,5 +333,5 @@ def test_the_aggregator_keeps_few_sums(tmp_path, monkeypatch):
     with world.network() as network:
         network.run(100.0)
         machine: Any = network.machines["aggregator"]
-        assert [step for step, _ in machine._journal.items(hub._SUM)] == [4, 5, 6]
+        assert [step for step, _ in machine._journal.items("sum")] == [4, 5, 6]
         assert not machine._values

@@ -16,7 +16,7 @@ from in_memory import Link, Network
 from toy_world import ToyOutlet, ToySide
 
 from coterie.federation.releases.journal import Journal
-from coterie.federation.shapes.hub import Aggregator, HubOwner
+from coterie.federation.shapes.hub import Aggregator, HubOwner, Weighted
 from coterie.federation.shapes.summing import AGGREGATOR
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Patience
@@ -50,15 +50,8 @@ class Hub:
 
             journal.put = written  # type: ignore[method-assign]
             if name == AGGREGATOR:
-                yield Aggregator(
-                    names=NAMES,
-                    weights=WEIGHTS,
-                    quorum=self.quorum,
-                    rounds=ROUNDS,
-                    layout=self.layout,
-                    journal=journal,
-                    patience=PATIENCE,
-                )
+                terms = Weighted(NAMES, ROUNDS, self.quorum, WEIGHTS, self.layout)
+                yield Aggregator(terms, journal, PATIENCE)
             else:
                 outlet: Any = ToyOutlet(self.ledgers[name], ROUNDS, journal)
                 yield HubOwner(ROUNDS, ToySide({}), outlet, PATIENCE)

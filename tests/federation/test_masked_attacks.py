@@ -90,9 +90,8 @@ class Owners:
             journal = Journal.open(folder / name)
             masks = Masks(name, SECRETS[name], PUBLICS, AGREEMENT)
             outlet: Any = ToyOutlet({}, 6, journal)
-            self.members.append(
-                Member(terms, self.sides[owner], outlet, masks, owner=owner, process=bytes([owner]) * 16)
-            )
+            self.members.append(Member(terms, self.sides[owner], outlet, masks, owner))
+            self.members[-1].process = bytes([owner]) * 16
             self.journals.append(journal)
             self.masks.append(masks)
 
@@ -103,7 +102,7 @@ class Owners:
         """An owner's message for a roll, masked."""
         roll = self.roll(members, attempt)
         member = self.members[owner]
-        stored = member.answer(self.terms.ticket(1, attempt), roll, member.label(roll))
+        stored = member.answer(roll, member.label(roll))
         return np.frombuffer(stored[LABEL:], "<u8")
 
     def total(self, members, attempt: int) -> np.ndarray:

@@ -41,7 +41,7 @@ def owner(tmp_path):
     world = World(tmp_path, graph=graph("complete"))
     with world.process(NAMES[0]) as machine:
         machine.start(0.0)
-        yield world, machine, machine._journal
+        yield world, machine, machine._member.journal
 
 
 def roll_of(machine, members=(0, 1, 2, 3), attempt=0, round=1, own=None, at=0) -> Roll:

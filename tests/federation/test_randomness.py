@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -100,3 +103,18 @@ def test_wider_noise_covers_the_slack():
     own = randomness.source("exact", program.plan, 0)
     assert own.scale == LATTICE * (1 + rounding_slack(program.plan, 0))
     assert 0 < rounding_slack(program.plan, 0) < 0.02
+
+
+@pytest.mark.parametrize("settings", [{"rate": 0.5}, {}])
+def test_which_records_enter_a_release_follows_from_no_short_key(settings, monkeypatch):
+    """Each record's lot is 64 bits of a cipher's stream under a key of 256 bits, a new one for each release."""
+    program = build("dual_averaging", worlds.task((8,), 3), {"rounds": 2, **settings}, "certified")
+    own = randomness.source("exact", program.plan, 0)
+    keys: list[int] = []
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: keys.append(count) or os.urandom(count))
+    drawn = [own.sample(program.plan.sampler, 8, 1) for _ in range(20)]
+    assert keys == ([32] * 20 if settings else [])
+    if settings:
+        assert len({tuple(np.sort(one.positions[one.mask > 0])) for one in drawn if one}) > 2
+    else:
+        assert drawn == [None] * 20  # all records are in each release

@@ -19,9 +19,8 @@ from coterie.errors import BudgetError, InputError
 from coterie.federation.releases import side as sides
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import injected, source
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.releases.side import OwnRecords, RegisterSide, RoundsSide, VisitSide
-from coterie.mechanisms.noise import COINS, SAMPLING
 from coterie.program import Program, Rounds
 from coterie.protocols import PROTOCOLS, build
 
@@ -39,9 +38,12 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def program_of(name: str) -> Program:
+SAMPLED = {"push_sum": {"rounds": 3, "rate": 0.5}}
+
+
+def program_of(name: str, rows: dict[str, dict[str, Any]] = ROWS) -> Program:
     task = worlds.task(SIZES, DIM, epsilon=(0.7, 2.0, 1.0), delta=DELTA)
-    return build(name, task, ROWS[name], "certified")
+    return build(name, task, rows[name], "certified")
 
 
 def records_of(owner: int) -> OwnRecords:
@@ -70,15 +72,15 @@ def test_what_is_compiled_and_kept_on_the_disk_is_the_same_for_any_records(name)
     program, texts = program_of(name), set()
     for seed, records in enumerate((records_of(0), records_of(0)._replace(x=records_of(0).x[::-1] / 3))):
         drawn = injected(program.plan, seed, 0)
-        noise, sampling = drawn.noise(1), drawn.key(SAMPLING, 1)
-        now = sides._context(sides._fixed(program, 0), 1, 0, drawn.key(COINS, 1))
+        noise, sample = drawn.noise(1), drawn.sample(program.plan.sampler, len(records.x), 1)
+        now = sides._at(sides._context(program, 0), 1, 0)._replace(key=drawn.coin_key(1))
         if isinstance(program.functions, Rounds):
             one = RoundsSide(program, 0, records, drawn)
             before = (one.start(),)
         else:
             one, shared = VisitSide(program, 0, records, drawn), RegisterSide(program)
             before = (one.start(), shared.ask(shared.open(), 0, 1, 0))
-        lowered = sides._said.lower(one._static, before, one._held, noise, now, sampling)
+        lowered = sides._said.lower(one._static, before, one._held, noise, now, sample)
         texts.add(lowered.as_text())
     assert len(texts) == 1
 
@@ -87,9 +89,9 @@ def test_every_protocol_has_a_row():
     assert set(ROWS) == set(PROTOCOLS)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_an_owner_says_what_the_simulator_says(name):
-    program = program_of(name)
+@pytest.mark.parametrize(("name", "rows"), [*((name, ROWS) for name in ROWS), ("push_sum", SAMPLED)])
+def test_an_owner_says_what_the_simulator_says(name, rows):
+    program = program_of(name, rows)
     trace = simulate(program, worlds.shards(SIZES, DIM), mixer_of(program), seed=SEED, transcript=True)
     play = _rounds if isinstance(program.functions, Rounds) else _visits
     messages, model = play(program)
@@ -161,7 +163,7 @@ def test_charges_of_messages_add_up_to_the_plan(name):
 def test_a_ledger_of_the_budget_takes_exactly_the_run(name, tmp_path):
     program, owner = program_of(name), 1
     with _ledger(tmp_path, 2.0) as ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(ledger, "run", program.plan, owner, messages_of(program, owner), journal)
+        outlet = Outlet(ledger, journal, OwnRun("run", program.plan, owner, messages_of(program, owner)))
         assert outlet.affordable
         for step in range(1, messages_of(program, owner) + 1):
             assert outlet.release(step, step - 1, b"%d" % step) == b"%d" % step
@@ -170,16 +172,18 @@ def test_a_ledger_of_the_budget_takes_exactly_the_run(name, tmp_path):
         assert outlet.release(1, 0, b"again") == b"1"
         assert ledger.spent().epsilon <= 2.0 + 1e-9
     with _ledger(tmp_path, 2.0) as ledger, Journal.open(tmp_path / "journal") as journal:
-        again = Outlet(ledger, "run", program.plan, owner, messages_of(program, owner), journal)
+        again = Outlet(ledger, journal, OwnRun("run", program.plan, owner, messages_of(program, owner)))
         assert (again.turns(), again.stored(1)) == (messages_of(program, owner), b"1")
-        other = Outlet(ledger, "another run", program.plan, owner, messages_of(program, owner), journal)
+        other = Outlet(
+            ledger, journal, OwnRun("another run", program.plan, owner, messages_of(program, owner))
+        )
         assert not other.affordable
 
 
 def test_a_smaller_budget_stops_the_run_half_way(tmp_path):
     program = program_of("dual_averaging")
     with _ledger(tmp_path, 1.3) as ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(ledger, "run", program.plan, 1, 3, journal)
+        outlet = Outlet(ledger, journal, OwnRun("run", program.plan, 1, 3))
         assert not outlet.affordable
         outlet.release(1, 0, b"one")
         with pytest.raises(BudgetError, match="would bring epsilon"):

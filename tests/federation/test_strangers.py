@@ -25,7 +25,7 @@ import pytest
 import zenoh
 from wired import HOST, LONG, Chorus, addresses, identities, until
 
-from coterie.federation.drive import Driver, FrameTerms
+from coterie.federation.drive import Driver, FrameTerms, Hooks
 from coterie.federation.transport import trust, wire
 from coterie.federation.transport.door import DENIED, LAPSED, SOMEBODY, STRANGER, reason_of
 from coterie.federation.transport.wire import Kind, Message
@@ -82,7 +82,8 @@ class Scene:
             longest=LONGEST,
         )
         machine = Chorus(name, "abc", ENDLESS, paced=True)
-        Driver(machine, transport, FrameTerms(AGREEMENT, LONGEST), log=print, stop=lambda: self.over).run()
+        hooks = Hooks(print, stop=lambda: self.over)
+        Driver(machine, transport, FrameTerms(AGREEMENT, LONGEST), hooks).run()
 
     def shown(self) -> dict[str, Any]:
         """What a thinks."""

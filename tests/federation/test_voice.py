@@ -40,7 +40,9 @@ class Owner:
         with Journal.open(self.path) as journal:
             side: Any = Side()
             outlet: Any = ToyOutlet(self.charged, 99, journal)
-            body = Voice(side, outlet).release((), step)
+            voice = Voice(side, outlet)
+            voice.step = step - 1
+            body = voice.release(str)
         assert body is not None
         return int(np.frombuffer(body, np.int32)[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -12,8 +13,9 @@ from visit_world import RUN, World
 
 from coterie.errors import BudgetError
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
-from coterie.federation.shapes.visit import Speaker, Steps
+from coterie.federation.releases.release import Outlet, OwnRun
+from coterie.federation.releases.side import RegisterSide
+from coterie.federation.shapes.visit import OwnVisits, Speaker
 from coterie.federation.transport import wire
 
 BASIS = bytes(32)
@@ -123,10 +125,10 @@ def test_what_a_release_was_computed_from_is_known_after_a_restart(tmp_path):
     with Journal.open(desk.path) as journal:
         desk.till.journal = journal
         speaker: Any = Speaker(desk.side, desk.till)  # type: ignore[arg-type]
-        assert speaker.based_on(7, BASIS)
-        assert not speaker.based_on(7, bytes(31) + b"1")
-        assert not speaker.based_on(6, BASIS)
-        assert (speaker.last, speaker.turns, speaker.said(7)) == (7, 1, desk.till.charged[7])
+        assert speaker.memory.based_on(7, BASIS)
+        assert not speaker.memory.based_on(7, bytes(31) + b"1")
+        assert not speaker.memory.based_on(6, BASIS)
+        assert speaker.memory.last == 7
 
 
 def test_a_message_is_settled_on_the_register_it_was_computed_from_and_on_no_other(tmp_path):
@@ -136,14 +138,16 @@ def test_a_message_is_settled_on_the_register_it_was_computed_from_and_on_no_oth
     start = wire.pack(world.register.open())
     other = wire.pack(jax.tree.map(lambda leaf: leaf + np.float32(1.0), world.register.open()))
     with world.ledger(world.names[owner]) as ledger, Journal.open(tmp_path / "journal") as journal:
-        outlet = Outlet(ledger, RUN, plan, owner, plan.releases[owner], journal)
+        outlet = Outlet(ledger, journal, OwnRun(RUN, plan, owner, plan.releases[owner]))
         speaker = Speaker(side, outlet)
-        steps = Steps(side, world.register, speaker, world.schedule, owner, plan.releases[owner])
+        steps = OwnVisits(speaker, world.register, owner)
         settled = steps.after(start, sha256(start).digest(), 1)
         assert settled != start
         assert steps.after(other, sha256(other).digest(), 1) == other  # charged, and unused there
         assert steps.after(start, sha256(start).digest(), 1) == settled  # the same message again
         assert outlet.turns() == 1
-        spent = Steps(side, world.register, speaker, world.schedule, owner, 1)
+        once = tuple(1 for _ in plan.releases)
+        silent = RegisterSide(world.program._replace(plan=replace(plan, releases=once)))
+        spent = OwnVisits(speaker, silent, owner)
         assert spent.after(settled, sha256(settled).digest(), world.schedule.index(owner, 1) + 1) == settled
         assert outlet.turns() == 1

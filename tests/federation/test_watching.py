@@ -6,10 +6,12 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -245,6 +247,23 @@ def test_a_dry_run_whose_output_others_collect_says_nothing_of_records_either(tm
         found = CliRunner().invoke(app, [*words, "--log-format", form])
         assert ("row" in found.output) == said, found.output
         assert found.exit_code == 2
+
+
+def test_what_a_node_prints_beside_json_lines_says_nothing_of_its_records_either(tmp_path, monkeypatch):
+    """Its metric on them was not charged, and a service's output is collected as its lines are."""
+    from coterie.federation import outcome
+
+    trial = Trial(tmp_path, (7, 8), protocol="dual_averaging", settings={"rounds": 2}, gossip_steps=1)
+    told = {"finished": False, "own_metric": {"name": "accuracy", "value": 0.75}}
+    monkeypatch.setattr(
+        sys.modules["coterie.cli.node"], "_run", lambda *given: SimpleNamespace(finished=False)
+    )
+    monkeypatch.setattr(outcome, "summary", lambda run: dict(told))
+    for form, shown in (("text", True), ("json", False)):
+        words = ["node", str(trial.place(trial.names[0])), "--json", "--log-format", form]
+        found = CliRunner().invoke(app, words)
+        assert json.loads(found.stdout) == (told if shown else {"finished": False})
+        assert ("0.75" in found.output) == shown
 
 
 def test_what_libraries_log_is_no_json_line(capfd, monkeypatch):

@@ -20,7 +20,7 @@ from coterie.federation import party
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.honest import charged_plan
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.problems.datasets.frames import read_frame
 from coterie.problems.datasets.identity import identity
 from coterie.protocols import _erm_noise, build
@@ -65,6 +65,22 @@ def test_a_message_is_charged_with_its_own_noise_unless_the_aggregator_is_truste
     message = replace(plan, charged=None).event(0)
     assert alone.epsilon == certify(message, delta=1e-5).epsilon > 3
     assert alone.view == "public transcript"
+
+
+def test_an_aggregator_is_not_trusted_together_with_a_routers_keeper(place):
+    """Who keeps a router reads what is not sealed: messages, with less noise than the sums."""
+    found, own = planned(place), replace(party.read(place), trusts_aggregator=True)
+    trusted, routed = found.program.plan, replace(own, listen=None, peers={}, router="relay:7447")
+    one = replace(found, agreement=replace(found.agreement, keys={"a": "0" * 64}))
+    both = replace(found, agreement=replace(found.agreement, keys={"a": "0" * 64, "aggregator": "1" * 64}))
+    plans = [charged_plan(owner, where) for owner, where in ((own, found), (routed, found), (routed, one))]
+    assert [plan is trusted for plan in plans] == [True, False, False]
+    assert charged_plan(routed, both) is both.program.plan  # frames are sealed
+    assert certificates_of(plans[1], 1e-5)[0].epsilon > 3
+    file = place / party.NAME
+    file.write_text(routed.to_toml())
+    status, _, err = call("node", place, "--data", place.parents[2] / "a.csv")
+    assert (status, "whoever keeps the router" in err) == (3, True)
 
 
 def test_without_trust_nothing_leaves_that_costs_more_than_the_budget(place):
@@ -220,7 +236,7 @@ def by_halves(file: Path, *halves: tuple[str, str]) -> float:
     with Ledger.open(file, **terms) as ledger, Journal.open(file.with_suffix(".journal")) as journal:
         for turn, (order, unit) in enumerate(halves):
             divided = replace(plan, unit=unit_of(unit))
-            Outlet(ledger, f"run {turn}", divided, 0, 2, journal, order=order).release(
+            Outlet(ledger, journal, OwnRun(f"run {turn}", divided, 0, 2, order)).release(
                 turn + 1, turn, b"message"
             )
         return ledger.spent().epsilon
@@ -241,7 +257,7 @@ def test_batches_of_two_sizes_share_a_ledger(tmp_path):
         Journal.open(tmp_path / "journal") as journal,
     ):
         for run, plan in enumerate(plans):
-            outlet = Outlet(ledger, f"run {run}", plan, 0, plan.releases[0], journal)
+            outlet = Outlet(ledger, journal, OwnRun(f"run {run}", plan, 0, plan.releases[0]))
             assert outlet.affordable
             for turn in range(3):
                 outlet.release(turn + 1, turn, b"message")

@@ -14,7 +14,7 @@ import pytest
 from wired import LONG, Chorus, addresses, identities, until
 
 from coterie.errors import InputError
-from coterie.federation.drive import Driver, FrameTerms
+from coterie.federation.drive import Driver, FrameTerms, Hooks
 from coterie.federation.transport.zenoh import ZenohTransport, access, router_access, router_config
 
 NAMES = ("a", "b", "c")
@@ -289,7 +289,7 @@ def test_a_run_over_tls_hears_what_was_said(peers: Peers):
             longest=LONGEST,
         )
         results[name] = Driver(
-            machines[name], transport, FrameTerms(bytes(32), LONGEST, LONG), log=print
+            machines[name], transport, FrameTerms(bytes(32), LONGEST, LONG), Hooks(print)
         ).run()
 
     threads = [threading.Thread(target=run, args=(name,)) for name in NAMES]

@@ -21,7 +21,7 @@ from coterie import topologies
 from coterie.errors import BudgetError
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes import exchange
-from coterie.federation.shapes.rounds import RoundsOwner, Setting
+from coterie.federation.shapes.rounds import RoundsOwner, RoundsTerms
 from coterie.federation.transport import wire
 from coterie.federation.transport.machine import Machine, Patience
 from coterie.federation.transport.wire import Kind
@@ -119,7 +119,7 @@ class Toys:
         owner = self.names.index(named(name))
         copied(self.folder, name)
         ledger = self.ledgers.setdefault(name, dict(self.ledgers[named(name)]))
-        setting = Setting(
+        setting = RoundsTerms(
             names=self.names,
             view=neighbourhood(self.topology, owner, self.gossip).without(self.forgotten),
             rounds=self.rounds,

@@ -22,7 +22,7 @@ from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.randomness import NoiseSource, injected
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.releases.side import OwnRecords, RegisterSide, VisitSide
 from coterie.federation.releases.witness import Witnessed
 from coterie.federation.shapes.held import Role
@@ -121,7 +121,7 @@ class World:
         copied(self.folder, name)
         with self.ledger(name) as ledger, Journal.open(self.folder / f"{name}.journal") as journal:
             most = self.program.plan.releases[owner]
-            outlet = Outlet(ledger, RUN, self.program.plan, owner, most, journal)
+            outlet = Outlet(ledger, journal, OwnRun(RUN, self.program.plan, owner, most))
             self._tamper(name, outlet, journal)
             yield outlet, journal
 

@@ -18,7 +18,7 @@ import coterie
 from coterie import topologies
 from coterie.accounting.plans import certificates_of
 from coterie.audit.attack import audit
-from coterie.audit.neighbours import World, worst_case
+from coterie.audit.neighbours import Attacked, AuditWorld, worst_case
 from coterie.engines.simulate import simulate
 from coterie.engines.steps import compilations
 from coterie.errors import InputError
@@ -250,7 +250,7 @@ def test_a_founder_can_let_no_clip_through_that_takes_the_noise_off():
 
 def test_a_noise_from_outside_runs_through_plan_engine_certificate_statement_and_audit():
     """A third of the multiplier with three times the noise is the same run, the same certificate, the same attack."""
-    own = worst_case("dual_averaging", World(dim=2, epsilon=4.0, delta=0.01))
+    own = worst_case("dual_averaging", AuditWorld(dim=2, epsilon=4.0, delta=0.01))
     program = own.program
     third = tuple(z / 3 for z in program.plan.noise_multiplier)
     wider = program._replace(plan=replace(program.plan, noise=Threefold(), noise_multiplier=third))
@@ -259,7 +259,9 @@ def test_a_noise_from_outside_runs_through_plan_engine_certificate_statement_and
     np.testing.assert_allclose(models[0], models[1], rtol=1e-4)
     certified = [certificates_of(one.plan, 0.01)[0].epsilon for one in (program, wider)]
     assert certified[0] == pytest.approx(certified[1], rel=1e-9)
-    first, found = (audit(one, own.neighbours, own.mixer, delta=0.01, games=4000) for one in (program, wider))
+    first, found = (
+        audit(Attacked(one, own.neighbours, own.mixer), delta=0.01, games=4000) for one in (program, wider)
+    )
     assert found.score == "likelihood ratio"
     assert found.finding.epsilon == pytest.approx(first.finding.epsilon, abs=0.05)
     assert 0.3 * certified[1] < found.finding.epsilon <= certified[1]

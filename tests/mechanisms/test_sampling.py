@@ -23,24 +23,30 @@ from coterie.mechanisms import (
     ReleasePlan,
     normals,
 )
+from coterie.mechanisms.discrete import words
 from coterie.mechanisms.noise import spec, unit_noise
+from coterie.mechanisms.sampling import Draw
 
 ROWS, COUNT, DRAWS = 12, 9, 4000
 GAUSSIAN = dp.GaussianDpEvent(2.0)
 
 
-def draws(sampler):
-    """(draws, rows) how often each row was drawn in each of many draws, at different turns."""
-    keys = jax.random.split(jax.random.key(0), DRAWS)
-    found = jax.vmap(lambda key: sampler.draw(key, ROWS, jnp.int32(COUNT), jnp.int32(0)))(keys)
+def draws(sampler, real=False):
+    """(draws, rows) how often each row was drawn in each of many draws; `real`: as real owners draw."""
+    if real:
+        found = Draw(*map(np.stack, zip(*(sampler.exact(COUNT, words) for _ in range(DRAWS)))))
+    else:
+        keys = jax.random.split(jax.random.key(0), DRAWS)
+        found = jax.vmap(lambda key: sampler.draw(key, ROWS, jnp.int32(COUNT), jnp.int32(0)))(keys)
     hits = np.zeros((DRAWS, ROWS))
     np.add.at(hits, (np.arange(DRAWS)[:, None], np.asarray(found.positions)), np.asarray(found.mask))
     return hits
 
 
+@pytest.mark.parametrize("real", [False, True])
 @pytest.mark.parametrize("batch", [1, 3, 9])
-def test_fixed_size_is_uniform_without_replacement(batch):
-    hits = draws(FixedSize(batch))
+def test_fixed_size_is_uniform_without_replacement(batch, real):
+    hits = draws(FixedSize(batch), real)
     assert (hits.sum(1) == batch).all()
     assert hits.max() == 1
     assert hits[:, COUNT:].sum() == 0
@@ -49,8 +55,9 @@ def test_fixed_size_is_uniform_without_replacement(batch):
     assert np.abs(hits[:, :COUNT].mean(0) - share).max() <= 6 * spread
 
 
-def test_poisson_rows_are_independent_with_the_stated_rate():
-    hits = draws(Poisson(0.3, ROWS))[:, :COUNT]
+@pytest.mark.parametrize("real", [False, True])
+def test_poisson_rows_are_independent_with_the_stated_rate(real):
+    hits = draws(Poisson(0.3, ROWS), real)[:, :COUNT]
     counts = np.bincount(hits.sum(1).astype(int), minlength=COUNT + 1)
     expected = DRAWS * binom.pmf(np.arange(COUNT + 1), COUNT, 0.3)
     merged = expected > 5
@@ -61,8 +68,9 @@ def test_poisson_rows_are_independent_with_the_stated_rate():
     assert np.sum((counts[merged] - off[merged]) ** 2 / off[merged]) > chi2.ppf(1 - 1e-7, merged.sum())
 
 
-def test_poisson_cap_keeps_a_uniform_subset():
-    hits = draws(Poisson(0.9, 2))
+@pytest.mark.parametrize("real", [False, True])
+def test_poisson_cap_keeps_a_uniform_subset(real):
+    hits = draws(Poisson(0.9, 2), real)
     assert hits.sum(1).max() == 2
     share = hits[:, :COUNT].mean(0)
     assert np.abs(share - share.mean()).max() <= 6 * np.sqrt(share.mean() / DRAWS)
@@ -85,6 +93,16 @@ def test_poisson_never_draws_more_often_than_it_is_charged_for(monkeypatch, rate
     monkeypatch.setattr(normals, "words", lambda key, count: jnp.arange(count, dtype=jnp.uint32) << 2)
     found = Poisson(rate, 8).draw(jax.random.key(0), 8, jnp.int32(8), jnp.int32(0))
     assert float(found.mask.sum()) == drawn <= max(rate * 2.0**30, 0)
+
+
+@pytest.mark.parametrize(("rate", "drawn"), [(1.0, [0, 1, 2, 3]), (0.5, [0, 1]), (2**-64, [0]), (2**-65, [])])
+def test_real_owners_decide_by_64_bits_of_each_record(rate, drawn):
+    """Lots that the 30 bits of a simulation, or a double, could not tell apart; the rate is rounded down."""
+    lots = np.array([0, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+    found = Poisson(rate, 4).exact(4, lambda count: lots[:count])
+    assert sorted(found.positions[found.mask > 0]) == drawn
+    alike = np.array([2**50 + 2, 2**50 + 1, 2**50], np.uint64)
+    assert FixedSize(1).exact(3, lambda count: alike[:count]).positions.tolist() == [2]
 
 
 def test_events_say_what_is_drawn():

@@ -212,6 +212,11 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         made().model.save(tmp_path / "no such folder" / "m.safetensors")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a file").touch()
+    with pytest.raises(
+        InputError, match="cannot be written .Not a directory"
+    ):  # nor can a draft be taken away
+        made().model.save(tmp_path / "a file" / "m.safetensors")
 
 
 def keys_of(value, above: str = "") -> set[str]:

@@ -181,6 +181,7 @@ def test_scores_that_are_no_probabilities_say_so():
         ("age", "", ("column 'age'", "row 3", "empty")),
         ("age", "fifty", ("column 'age'", "row 3", "not a finite number")),
         ("age", np.inf, ("column 'age'", "row 3", "not a finite number")),
+        ("age", 10**400, ("column 'age'", "row 3", "not a finite number")),
         ("stay", pd.NA, ("column 'stay'", "row 3", "empty")),
         ("ward", "cellar", ("column 'ward'", "row 3", "none of its values", "'intensive care'")),
         ("ward", None, ("column 'ward'", "row 3", "empty")),

@@ -16,7 +16,7 @@ from coterie.accounting import calibrate, certify
 from coterie.accounting.exposure import circulant, complete, exposure
 from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.audit import audit, worst_case
-from coterie.audit.neighbours import World
+from coterie.audit.neighbours import AuditWorld
 from coterie.engines.owners import context_of, everything
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
@@ -291,16 +291,14 @@ def test_the_attack_with_colluders_stands_and_with_the_forbidden_resend_it_does_
     options = {"view": "masked", "spare": 0, "absent": 0} | (
         {"rounds": 1} if protocol == "dual_averaging" else {"steps": 1, "step_size": 1.0}
     )
-    setting = worst_case(protocol, World(delta=0.01, owners=12), options)
+    setting = worst_case(protocol, AuditWorld(delta=0.01, owners=12), options)
     program = setting.program
     plan = program.plan
     together = against_all_others(plan, 0.01)[0].epsilon
     resent = program._replace(plan=replace(plan, masked=replace(plan.masked, colluding=plan.quorum - 1)))
     found = {}
     for label, attacked in (("masked", program), ("resent", resent)):
-        found[label] = audit(
-            attacked, setting.neighbours, setting.mixer, delta=0.01, games=20_000, confidence=SURE
-        )
+        found[label] = audit(setting._replace(program=attacked), delta=0.01, games=20_000, confidence=SURE)
         assert found[label].certificate.epsilon <= 1.0 + 1e-6
     assert 0.3 < found["masked"].finding.epsilon <= found["masked"].certificate.epsilon
     assert found["resent"].finding.epsilon > 1.2 * found["resent"].certificate.epsilon

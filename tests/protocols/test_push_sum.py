@@ -22,7 +22,7 @@ from coterie.problems.penalties import ball, l2, none
 from coterie.problems.problem import Problem, objective
 from coterie.program import Batch, Context, Program, Rounds, Shards, State
 from coterie.protocols import Task, build, push_sum
-from coterie.protocols.push_sum import AVERAGING, Message, Settings, UnitNoise
+from coterie.protocols.push_sum import AVERAGING, CountedNoise, Push, Settings
 from coterie.topologies import Topology, from_graphs, mixer
 from coterie.topologies import build as topology
 
@@ -83,7 +83,7 @@ def test_mass_is_conserved_and_the_estimate_unbiased_on_an_uneven_digraph() -> N
     program = build("push_sum", task, {"rounds": 60}, "noiseless")
     still = single(np.zeros(4), np.zeros((4, 1)))  # features of zero: no gradient, mixing alone
     trace = simulate(program, still, mixer(graph), seed=0, transcript=True)
-    sent: Message = trace.messages
+    sent: Push = trace.messages
     np.testing.assert_allclose(trace.info.weight.sum(1), 4.0, rtol=1e-6)
     np.testing.assert_allclose(sent.x.sum((1, 2, 3)), 10.0, rtol=1e-6)
     assert trace.info.weight.max() > 1.5  # uneven indeed
@@ -155,15 +155,15 @@ def test_weights_stay_exactly_one_on_the_one_peer_exponential_graph(owners: int)
 DIM, CLIP, SHARE = 3, 2.0, 0.2
 
 
-def emitted(program: Program, batch: Batch, noise: UnitNoise) -> Message:
+def emitted(program: Program, batch: Batch, noise: CountedNoise) -> Push:
     functions, ctx = rounds_of(program), context(program)
     state = functions.init(program.params, ctx)
     return jax.jit(functions.emit)(State(state.public, ()), batch, noise, ctx)[0]
 
 
-def released(program: Program, batch: Batch, noise: UnitNoise | None = None) -> np.ndarray:
+def released(program: Program, batch: Batch, noise: CountedNoise | None = None) -> np.ndarray:
     """What a message reveals, in the plan's units: where a record contributes at most 1, noise is multiplied z."""
-    noise = UnitNoise(jnp.zeros((DIM, 1)), jnp.float32(0)) if noise is None else noise
+    noise = CountedNoise(jnp.zeros((DIM, 1)), jnp.float32(0)) if noise is None else noise
     message, ctx = emitted(program, batch, noise), context(program)
     numbers = ctx.numbers
     spent = numbers.count_share
@@ -220,7 +220,7 @@ def test_hostile_records_are_bounded_too(value: float) -> None:
 @pytest.mark.parametrize("policy", ["tracked", "clipped"])
 def test_every_released_number_carries_the_plans_noise(policy: str) -> None:
     program, batch = certified(policy), rows([0.3, -1.0, 0.5, 0.1])
-    unit = UnitNoise(jnp.arange(1.0, DIM + 1)[:, None], jnp.float32(DIM + 1))
+    unit = CountedNoise(jnp.arange(1.0, DIM + 1)[:, None], jnp.float32(DIM + 1))
     moved = released(program, batch, unit) - released(program, batch)
     expected = program.plan.noise_multiplier[0] * np.arange(1.0, DIM + 2)[: len(moved)]
     np.testing.assert_allclose(np.abs(moved), expected, rtol=1e-4)
@@ -236,7 +236,7 @@ def test_published_noise(policy: str, std: float) -> None:
     assert program.schedule == 2200
     batch = Batch(jnp.ones((1, 1)), jnp.asarray([4.0]), jnp.ones(1))  # gradient -4
     quiet, loud = (
-        float(emitted(program, batch, UnitNoise(jnp.full((1, 1), u), ())).x[0, 0]) for u in (0.0, 1.0)
+        float(emitted(program, batch, CountedNoise(jnp.full((1, 1), u), ())).x[0, 0]) for u in (0.0, 1.0)
     )
     assert quiet == pytest.approx(1.0 if policy == "clipped" else 4.0)
     assert quiet - loud == pytest.approx(std, abs=1e-6)
@@ -316,11 +316,11 @@ def test_no_neighbour_moves_the_threshold_to_where_floats_end(w: float, log: flo
     """Weights and logarithms are a neighbour's word: a message keeps its ratio of noise to clipped gradients."""
     program = build("push_sum", task_for((8, 8), clip_norm=1.0), {}, "certified")
     rounds, ctx = rounds_of(program), context(program)
-    told = Message(jnp.zeros((1, 1)), jnp.float32(w), jnp.float32(log))
+    told = Push(jnp.zeros((1, 1)), jnp.float32(w), jnp.float32(log))
     public, info = rounds.absorb(rounds.init(jnp.zeros((1, 1)), ctx).public, told, told, ctx)
     assert 1e-14 < float(info.threshold) <= 1.0 + 1e-6
     record = Batch(jnp.full((1, 1), 1.0), jnp.full(1, 2.0), jnp.ones(1))
-    unit, none_ = (UnitNoise(jnp.full((1, 1), 2**16 * one, jnp.int32), jnp.int32(0)) for one in (1, 0))
+    unit, none_ = (CountedNoise(jnp.full((1, 1), 2**16 * one, jnp.int32), jnp.int32(0)) for one in (1, 0))
     moved, noise = (
         float(abs(one.x - other.x)[0, 0])
         for one, other in (

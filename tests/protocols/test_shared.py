@@ -15,7 +15,7 @@ from coterie.accounting import certify
 from coterie.accounting.exposure import circulant, colluders, complete, exposure
 from coterie.accounting.plans import against_all_others, certificates_of
 from coterie.audit import audit, whole, worst_case
-from coterie.audit.neighbours import World
+from coterie.audit.neighbours import AuditWorld
 from coterie.engines.simulate import simulate
 from coterie.errors import InputError
 from coterie.experiments.experiment import Experiment
@@ -193,9 +193,11 @@ def test_all_others_together_face_the_own_noise():
     assert 0.8 < found.finding.epsilon <= second
 
 
-def test_a_small_world_is_attacked_by_the_same_view():
-    setting = worst_case("dual_averaging", World(owners=4, delta=DELTA), {"view": "shared", "rounds": 2})
-    found = audit(setting.program, setting.neighbours, setting.mixer, delta=DELTA, games=4_000)
+@pytest.mark.parametrize(("name", "owners", "colluding"), [("dual_averaging", 4, 1), ("push_sum", 2, 0)])
+def test_a_small_world_is_attacked_by_the_same_view(name, owners, colluding):
+    options = {"view": "shared", "rounds": 2, "colluding": colluding}
+    setting = worst_case(name, AuditWorld(owners=owners, delta=DELTA), options)
+    found = audit(setting, delta=DELTA, games=4_000)
     assert found.finding.epsilon <= found.certificate.epsilon <= 1.0
     assert found.score == "likelihood ratio"
 

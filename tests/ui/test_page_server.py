@@ -185,6 +185,7 @@ def test_joining_is_asked_of_the_command_line():
         ("/api/plan", SMALL | {"owners": [3]}, "owners"),
         ("/api/join", {"owner": "nobody", "data": "census"}, "nobody"),
         ("/api/topology", {"topology": "ring", "sizes": [1, 0]}, "sizes"),
+        ("/api/topology", {"topology": "ring", "sizes": [1, 10**30]}, "sizes"),
         ("/api/topology", {"topology": "moebius", "sizes": [1, 2]}, "moebius"),
         ("/api/topology", {"topology": "ring", "sizes": [1, 2], "hub": "town hall"}, "hub='town hall'"),
         ("/api/plan", SMALL | {"unit": "town"}, "unit='town'"),
@@ -211,7 +212,7 @@ def test_a_mistake_is_one_line_that_names_it(client, path, asked, names):
     assert "Traceback" not in line
 
 
-@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b" " * (1 << 21)])
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b" " * (1 << 21), b"[" * 200_000])
 def test_what_is_no_question_is_refused(client, content):
     found = client.post("/api/plan", content=content)
     assert found.status_code == 400
@@ -391,6 +392,33 @@ def test_names_are_claimed_once(tmp_path):
     runs._begin = lambda place: None
     assert runs.start({"protocol": "push_sum"}) == "census-push_sum-3"
     assert (tmp_path / "census-push_sum-3.running").stat().st_mode & 0o77 == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        (
+            {"protocol": "x/../../../elsewhere"},
+            "protocol='x/../../../elsewhere': unknown. Choose one of: async",
+        ),
+        ({"data": ".."}, "run='..-dual_averaging': is not the name of a run"),  # it would not be listed
+        ({"data": "a\0b.csv"}, "is not the name of a run"),
+    ],
+)
+def test_a_run_is_begun_in_its_folder_under_a_name_that_is_listed_or_not_at_all(tmp_path, given, part):
+    runs = Runs(tmp_path / "runs")
+    runs._begin = lambda place: pytest.fail(f"begun in {place}")
+    with pytest.raises(InputError) as refused:
+        runs.start(given)
+    assert part in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("folder", ["~nobody-of-this-name/x", "a" * 5000])
+def test_a_nodes_folder_that_cannot_be_looked_at_is_one_line(client, folder):
+    found = client.get("/api/node", params={"folder": folder})
+    assert found.status_code == 400
+    assert "cannot be read" in found.json()["error"]
 
 
 def test_choices_are_what_is_there(client):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _LEAST_RATE = 2.0**-40
+_LEAST_PRECISION = 2.0**-1000  # of wider noise still: it is not for nothing, and at δ = 0 has no bound at all
+WIDEST = 2.0**40  # noise over C; of more, losses have no digits that a grid could hold
 
 Parts: TypeAlias = tuple[tuple[Any, int], ...]  # (atomic event, how many times)
 
@@ -53,6 +55,7 @@ def flatten(event: DpEvent) -> Flat:
             0.0, (), "a release is not private: it carries no noise, or noise that depends on the data"
         )
     precision = math.fsum(n / atom.noise_multiplier / atom.noise_multiplier for atom, n in gaussians.items())
+    precision = max(precision, _LEAST_PRECISION) if gaussians else 0.0
     if math.isinf(precision):
         return Flat(0.0, (), "a release has so little noise that no number holds what it costs")
     return Flat(precision, tuple(sorted(rest.items(), key=repr)), "")
@@ -97,8 +100,10 @@ def _response(event: Any) -> Any:
 def _sampled(event: Any, rate: float) -> Any:
     """A sampled release: nothing at rate 0, the release itself at rate 1; else of Gaussian or Laplace noise only.
 
-    Rates too small for 1 − rate to hold their digits are raised to `_LEAST_RATE`: a higher rate never costs less.
+    Rates too small for 1 − rate to hold their digits are raised to `_LEAST_RATE`: a higher rate never costs less. Nor
+    does less noise, to which what is wider than `WIDEST` is lowered.
     """
+    import attr
     import dp_accounting as dp
 
     _share("sampling rate", rate)
@@ -110,10 +115,13 @@ def _sampled(event: Any, rate: float) -> Any:
     poisson_laplace = isinstance(event, dp.PoissonSampledDpEvent) and isinstance(inner, dp.LaplaceDpEvent)
     if not (isinstance(inner, dp.GaussianDpEvent) or poisson_laplace):
         raise _unsupported(event)
-    return dp.PoissonSampledDpEvent(_LEAST_RATE, inner) if rate < _LEAST_RATE else event
+    if rate < _LEAST_RATE:
+        event = dp.PoissonSampledDpEvent(_LEAST_RATE, inner)
+    return attr.evolve(event, event=type(inner)(WIDEST)) if inner.noise_multiplier > WIDEST else event
 
 
 def _capped(event: Any) -> Any:
+    import attr
     import dp_accounting as dp
 
     _check.count("dataset_size", event.dataset_size)
@@ -126,7 +134,9 @@ def _capped(event: Any) -> Any:
         return None
     _check.probability("sampling_probability", event.sampling_probability)
     single = _atom(dp.GaussianDpEvent(event.noise_multiplier))
-    return event if isinstance(single, dp.GaussianDpEvent) else single
+    if not isinstance(single, dp.GaussianDpEvent):
+        return single
+    return attr.evolve(event, noise_multiplier=min(event.noise_multiplier, WIDEST))
 
 
 def grouped(flat: Flat, group: int) -> Flat:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from coterie import _check
 from coterie.accounting import gaussian, groups, profiles
-from coterie.accounting.atoms import Flat, flatten, grouped
+from coterie.accounting.atoms import WIDEST, Flat, flatten, grouped
 from coterie.accounting.events import event_from_json
 from coterie.accounting.statements import Certificate, publishing
 from coterie.errors import InputError
@@ -220,7 +220,8 @@ def _curves(flat: Flat, relation: Relation) -> Curves:
 
     parts = flat.parts
     if flat.precision:
-        parts = (*parts, (dp.GaussianDpEvent(1 / math.sqrt(flat.precision)), 1))
+        # Beside others, on a grid: no more noise than one can hold, which never costs less.
+        parts = (*parts, (dp.GaussianDpEvent(min(1 / math.sqrt(flat.precision), WIDEST)), 1))
     return [(_directions(atom, relation), n) for atom, n in parts]
 
 

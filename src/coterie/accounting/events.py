@@ -6,9 +6,9 @@ only the listed classes are built here, by name, and every field is checked.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+from coterie import _check
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,6 +82,6 @@ def _value_from_json(name: str, field: str, value: Any, depth: int) -> Any:
         return [_event_from_json(event, depth) for event in value]
     if field == "event":
         return _event_from_json(value, depth)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _check.finite(value):
         raise InputError(f"{name} {field}={value!r}: must be a finite number.")
     return value

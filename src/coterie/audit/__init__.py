@@ -5,12 +5,12 @@ It may know protocols and engines, which it attacks as anybody could; no experim
 
 from coterie.audit.attack import Audit, audit
 from coterie.audit.bounds import clopper_pearson, gaussian, one_run
-from coterie.audit.neighbours import Neighbours, Setting, Side, replaced, worst_case
+from coterie.audit.neighbours import Attacked, Neighbours, Side, replaced, worst_case
 
 __all__ = [
+    "Attacked",
     "Audit",
     "Neighbours",
-    "Setting",
     "Side",
     "audit",
     "clopper_pearson",

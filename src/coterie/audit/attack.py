@@ -19,12 +19,11 @@ from coterie import _check
 from coterie.accounting import Certificate, Claim, Finding
 from coterie.accounting.plans import certificates_of
 from coterie.audit import bounds, hidden, scores, trained
-from coterie.audit.neighbours import Neighbours, Side, keeps_private
+from coterie.audit.neighbours import Attacked, Neighbours, keeps_private
 from coterie.audit.opinions import Opinions, opinions
 from coterie.audit.table import with_table
 from coterie.engines.simulate import play
 from coterie.program import Program
-from coterie.topologies.mixing import Mixer
 
 _MEMORY = 1 << 24  # numbers that the games of one call may hold at a time
 _MOST_AT_ONCE = 1 << 14
@@ -58,34 +57,26 @@ class Audit:
 
 
 def audit(
-    program: Program,
-    pair: Neighbours,
-    mixer: Mixer | None,
+    setting: Attacked,
     *,
     delta: float,
     games: int = 100_000,
     confidence: float = 0.999,
     seed: int = 0,
-    without: Side | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-    table: float = 0.0,
 ) -> Audit:
     """A lower bound on ε of any program that follows the contract, from `games` games, half in each world.
-
-    `without` is what runs in the world without the record, where it is built for that world (`worst_case` does so where
-    sizes are private); None: the same program in both. `table`: how far the record moves a table of scores that is
-    released after training (`table.shift`); 0: none is.
 
     Guarantee: the finding exceeds what the program is at `delta`, under the pair's relation and the plan's view, with
     probability at most 1 − confidence. It says nothing of records worse than the pair's.
     """
     started = time.perf_counter()
     check_effort(games, confidence)
-    sides = (without or Side(program, mixer), Side(program, mixer))
-    ratios, score = _scored(sides, pair, games, seed, progress or (lambda what, done, of: None))
-    if table and score.startswith("likelihood ratio"):
-        ratios, score = with_table(ratios, table, seed), f"{score}, that of the table of scores included"
-    return judged(program, pair, ratios, score, (delta, confidence), time.perf_counter() - started)
+    ratios, score = _scored(setting, games, seed, progress or (lambda what, done, of: None))
+    if setting.table and score.startswith("likelihood ratio"):
+        ratios = with_table(ratios, setting.table, seed)
+        score = f"{score}, that of the table of scores included"
+    return judged(setting, ratios, score, (delta, confidence), time.perf_counter() - started)
 
 
 def check_effort(games: int, confidence: float) -> None:
@@ -95,16 +86,15 @@ def check_effort(games: int, confidence: float) -> None:
 
 
 def judged(
-    program: Program,
-    pair: Neighbours,
+    setting: Attacked,
     ratios: tuple[np.ndarray, np.ndarray],
     score: str,
     terms: tuple[float, float],
     seconds: float,
 ) -> Audit:
     """What the scores of both worlds' games show at `terms` = (delta, confidence), beside claim and certificate."""
-    delta, confidence = terms
-    certificate = certificates_of(program.plan, delta)[pair.owner]
+    (delta, confidence), program = terms, setting.program
+    certificate = certificates_of(program.plan, delta)[setting.neighbours.owner]
     return Audit(
         finding=Finding(
             epsilon=bounds.clopper_pearson(*ratios, delta=delta, confidence=confidence),
@@ -124,36 +114,34 @@ def judged(
 
 
 def _scored(
-    sides: tuple[Side, Side], pair: Neighbours, games: int, seed: int, tell: Callable
+    setting: Attacked, games: int, seed: int, tell: Callable
 ) -> tuple[tuple[np.ndarray, np.ndarray], str]:
     """Scores of both worlds, and what they are. A trained statistic is never used on the games it was trained on."""
-    half, program = games // 2, sides[1].program
-    if not scores.alike(sides[0].program, program):
+    half, program, pair = games // 2, setting.program, setting.neighbours
+    if not scores.alike(setting.sides[0].program, program):
         return (np.zeros(half), np.ones(half)), "what everybody sees of the program, which follows the record"
     parts = scores.mechanics(program, pair)
     if not keeps_private(program):
-        watch = scores.likelihood_ratio(parts)
-        without, with_ = played(sides, pair, half, seed, watch, tell)
+        without, with_ = played(setting, half, seed, scores.likelihood_ratio(parts), tell)
         return (without.sum(axis=1), with_.sum(axis=1)), "likelihood ratio"
     if hidden.can_follow(program, parts):
         followed = _followed(program, pair, parts)
-        ratios = played(sides, pair, half, seed, hidden.notes, tell, followed)
-        return ratios, "likelihood ratio, hidden steps followed"
-    without, with_ = played(sides, pair, half, seed, scores.features, tell)
+        return played(
+            setting, half, seed, hidden.notes, tell, followed
+        ), "likelihood ratio, hidden steps followed"
+    without, with_ = played(setting, half, seed, scores.features, tell)
     without, with_ = (features.reshape(len(features), -1) for features in (without, with_))
     taught = half // 3
     learnt = trained.fit(without[:taught], with_[:taught])
-    return (
-        learnt.score(without[taught:]),
-        learnt.score(with_[taught:]),
-    ), "quadratic discriminant, trained on a third of the games"
+    judging = "quadratic discriminant, trained on a third of the games"
+    return (learnt.score(without[taught:]), learnt.score(with_[taught:])), judging
 
 
 def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Callable:
     """A function from the notes of games and their seeds to their likelihood ratios."""
     steps, ratio = hidden.own_steps(program, pair.owner), hidden.likelihood_ratio(parts)
 
-    def score(notes: hidden.Kept, seeds: jax.Array, known: scores.Known) -> jax.Array:
+    def score(notes: scores.OwnerStep, seeds: jax.Array, known: scores.Known) -> jax.Array:
         own = jax.tree.map(lambda leaf: leaf[:, steps], notes)
         with jax.threefry_partitionable(False):  # as the engine draws
             return ratio(own, seeds, known, program.params)
@@ -162,8 +150,7 @@ def _followed(program: Program, pair: Neighbours, parts: scores.Mechanics) -> Ca
 
 
 def played(
-    sides: tuple[Side, Side],
-    pair: Neighbours,
+    setting: Attacked,
     games: int,
     seed: int,
     watch: Callable,
@@ -172,8 +159,9 @@ def played(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(games, steps, ...) of what `after` makes of what `watch` keeps, without and with the record, each world with its
     own program; no two games share a seed."""
-    known = scores.known(sides[1].program, pair, sides[0].program)
-    at_once = _at_once(sides[1].program, pair, games)
+    sides, pair = setting.sides, setting.neighbours
+    known = scores.known(setting.program, pair, sides[0].program)
+    at_once = _at_once(setting.program, pair, games)
     collected: tuple[list, list] = ([], [])
     first, done = seed, 0
     for world, shards in enumerate((pair.without, pair.with_)):

@@ -22,21 +22,13 @@ import numpy as np
 from coterie._types import Array, PyTree
 from coterie.audit import neighbours as pairs
 from coterie.audit import scores
-from coterie.audit.scores import Believed, Known, Mechanics
+from coterie.audit.scores import Believed, Known, Mechanics, OwnerStep
 from coterie.engines.schedule import ticks_of
 from coterie.engines.steps import Seen
 from coterie.mechanisms import noise as noises
-from coterie.program import Context, Holdings, Program, Rounds
+from coterie.program import Holdings, Program, Rounds
 
 _PASSES = 3  # infer what choices depend on, then what that choice released; then what the owner keeps of it
-
-
-class Kept(NamedTuple):
-    """What the attacker notes of a step."""
-
-    message: Array  # flat
-    public: PyTree
-    context: Context
 
 
 def can_follow(program: Program, parts: Mechanics) -> bool:
@@ -44,14 +36,10 @@ def can_follow(program: Program, parts: Mechanics) -> bool:
     return parts.separate and program.plan.extra is None and not pairs.is_hidden(program.plan.sampler)
 
 
-def notes(seen: Seen, shards: Holdings, known: Known) -> Kept:
+def notes(seen: Seen, shards: Holdings, known: Known) -> OwnerStep:
     """A watcher that keeps what the attacked owner was shown and said."""
     del shards
-    if not seen.context.owner.ndim:  # Visits: the visitor's
-        return Kept(scores.flat(seen.message), seen.public, seen.context)
-    public, context = scores.at_owner(known.owner, seen)
-    message = jax.tree.map(lambda leaf: leaf[known.owner], seen.message)
-    return Kept(scores.flat(message), public, context)
+    return scores.of_owner(seen, known)
 
 
 def own_steps(program: Program, owner: int) -> np.ndarray:
@@ -63,14 +51,14 @@ def own_steps(program: Program, owner: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)
-def likelihood_ratio(parts: Mechanics) -> Callable[[Kept, Array, Known, PyTree], Array]:
+def likelihood_ratio(parts: Mechanics) -> Callable[[OwnerStep, Array, Known, PyTree], Array]:
     """(games,) log P(seen | with) − log P(seen | without), of notes (games, own steps, ...) and the games' seeds."""
     density = scores.density_of(parts)
 
-    def in_world(at: Array, note: Kept, seed: Array, known: Known, params: PyTree) -> Array:
+    def in_world(at: Array, note: OwnerStep, seed: Array, known: Known, params: PyTree) -> Array:
         believed, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
 
-        def step(private: PyTree, note: Kept) -> tuple[PyTree, Array]:
+        def step(private: PyTree, note: OwnerStep) -> tuple[PyTree, Array]:
             context = believed.told(note.context, known.owner)
             batches = scores.batches_of(parts.sampler, records, known, context.turn)
             batch = jax.tree.map(lambda leaf: leaf[0], batches)
@@ -81,7 +69,7 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Kept, Array, Known, PyTree],
         start = _start(parts, believed, note, seed, known, params)
         return jnp.sum(jax.lax.scan(step, start, note)[1])
 
-    def game(note: Kept, seed: Array, known: Known, params: PyTree) -> Array:
+    def game(note: OwnerStep, seed: Array, known: Known, params: PyTree) -> Array:
         worlds = jax.vmap(in_world, (0, None, None, None, None))
         without, with_ = worlds(jnp.arange(2), note, seed, known, params)
         return with_ - without
@@ -99,15 +87,14 @@ class _Fit(NamedTuple):
 
 
 def _start(
-    parts: Mechanics, believed: Believed, note: Kept, seed: Array, known: Known, params: PyTree
+    parts: Mechanics, believed: Believed, note: OwnerStep, seed: Array, known: Known, params: PyTree
 ) -> PyTree:
     """The owner's private state before its first step, as the engine makes it."""
     key = noises.owner_keys(seed, noises.COINS, believed.size.shape[0])[known.owner]
     first = jax.tree.map(lambda leaf: leaf[0], note.context)
     zero = jnp.int32(0)
     context = believed.told(first, known.owner)._replace(owner=known.owner, step=zero, turn=zero, key=key)
-    state = parts.functions.init(params, context)
-    return state.private if isinstance(parts.functions, Rounds) else state
+    return parts.functions.begin(params, believed.numbers, context)[1]
 
 
 def _fitted(speak: Callable, unit: Array, observed: Array, private: PyTree) -> _Fit:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,13 +24,14 @@ from coterie._types import Array
 from coterie.accounting.exposure import colluders
 from coterie.engines.owners import context_of
 from coterie.errors import InputError
-from coterie.mechanisms import FixedSize, Poisson, ReleasePlan
+from coterie.mechanisms import FixedSize, Poisson
 from coterie.problems.losses import Loss, huber
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2, none
 from coterie.problems.problem import Problem
-from coterie.program import Program, Rounds, Shards
+from coterie.program import Program, Shards
 from coterie.protocols import Task, build
+from coterie.protocols.mixing import mixer_of
 from coterie.topologies.mixing import Mixer
 from coterie.units import RECORD, Unit
 
@@ -55,14 +56,15 @@ class Side(NamedTuple):
     mixer: Mixer | None
 
 
-class Setting(NamedTuple):
+class Attacked(NamedTuple):
     """A world to attack."""
 
-    task: Task
     program: Program
     neighbours: Neighbours
     mixer: Mixer | None
     without: Side | None = None  # the world without the record, where sizes are private; None: the same
+    table: float = 0.0  # how far the record moves tables that are released beside training (`table.shift`)
+    words: str = ""  # the world in a line
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -72,7 +74,7 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class AuditWorld:
     """What may be chosen of a worst-case world; None means what suits the protocol."""
 
     owners: int = 2
@@ -99,7 +101,7 @@ def steady() -> Loss:
     )
 
 
-def worst_case(protocol: str, world: World, options: dict[str, Any] | None = None) -> Setting:
+def worst_case(protocol: str, world: AuditWorld, options: dict[str, Any] | None = None) -> Attacked:
     """The named protocol, and records that are all zero or alike but one, which is ±e₁ times the longest allowed.
 
     The noise, the sampling, the releases and their number are the protocol's own for this task and these options.
@@ -124,7 +126,7 @@ def worst_case(protocol: str, world: World, options: dict[str, Any] | None = Non
         program = _among(program, honest(program, 0))
         mixer = topologies.mixer(topologies.build("complete", len(program.plan.sizes)))
     pair = canary(program.plan.sizes, task.clip_norm / task.problem.loss.lipschitz, program)
-    return Setting(task, program, pair, mixer, without)
+    return Attacked(program, pair, mixer, without, words=_words(task, program))
 
 
 def honest(program: Program, owner: int) -> list[int]:
@@ -137,24 +139,9 @@ def honest(program: Program, owner: int) -> list[int]:
 
 
 def _among(program: Program, who: list[int]) -> Program:
-    """The program of some owners. What the others know of shared noise is taken off: as if they had drawn none."""
+    """The program of some owners."""
     numbers = jax.tree.map(lambda leaf: leaf[np.array(who)], program.numbers)
-    return program._replace(plan=rows_of_plan(program.plan, who), numbers=numbers)
-
-
-def rows_of_plan(plan: ReleasePlan, who: Sequence[int]) -> ReleasePlan:
-    """The plan of some owners."""
-    own: dict[str, Any] = {
-        field.name: tuple(value[owner] for owner in who)
-        for field in fields(plan)
-        if isinstance(value := getattr(plan, field.name), tuple) and len(value) == len(plan.sizes)
-    }
-    for name, table in plan.tables.items():
-        rows = (tuple(column[owner] for owner in who) for column in (table.noise_multiplier, table.sizes))
-        own[name] = replace(table, **dict(zip(("noise_multiplier", "sizes"), rows)))
-    if plan.shared is not None:
-        own["shared"] = plan.shared.among(who)
-    return replace(plan, **own)
+    return program._replace(plan=program.plan.among(who), numbers=numbers)
 
 
 def replaced(shards: Shards, owner: int, row: int, x: np.ndarray, y: float) -> Neighbours:
@@ -170,7 +157,7 @@ def replaced(shards: Shards, owner: int, row: int, x: np.ndarray, y: float) -> N
     return Neighbours(shards, changed, owner, row)
 
 
-def _built(protocol: str, world: World, records: int, options: dict[str, Any]) -> tuple[Task, Program]:
+def _built(protocol: str, world: AuditWorld, records: int, options: dict[str, Any]) -> tuple[Task, Program]:
     task = Task(
         problem=_problem(protocol, world),
         sizes=(records,) * world.owners,
@@ -184,7 +171,7 @@ def _built(protocol: str, world: World, records: int, options: dict[str, Any]) -
     return task, build(protocol, task, options, world.calibration)
 
 
-def _problem(protocol: str, world: World) -> Problem:
+def _problem(protocol: str, world: AuditWorld) -> Problem:
     """`deep_q` bounds targets itself and needs a curved loss: Huber's slope is ±1 at score 0 for targets ∓1."""
     walking = protocol in ("wor_sgd", "random_walk", "deep_q")  # published without a penalty: convex
     penalty = none() if walking and world.calibration == "paper" else l2(STRENGTH)
@@ -243,26 +230,16 @@ def _of_units(records: Shards, within: Array, unit: Unit) -> Shards:
 
 def keeps_private(program: Program) -> bool:
     """Whether an owner carries anything that it does not show from one release to the next."""
-    functions = program.functions
-    start = jax.eval_shape(functions.init, program.params, context_of(program, 0, step=0))
-    return bool(jax.tree.leaves(start.private if isinstance(functions, Rounds) else start))
+    ctx = context_of(program, 0, step=0)
+    _, private = jax.eval_shape(program.functions.begin, program.params, program.numbers, ctx)
+    return bool(jax.tree.leaves(private))
 
 
-def mixer_of(task: Task, program: Program) -> Mixer:
-    """What the program's messages are mixed by."""
-    if program.aggregate is not None:
-        return topologies.aggregate(program.aggregate)
-    return topologies.mixer(task.topology)
-
-
-def words(setting: Setting) -> str:
-    """The world in a line."""
-    task, steps = setting.task, setting.program.schedule
-    number = steps if isinstance(steps, int) else len(steps)
+def _words(task: Task, program: Program) -> str:
     what = "record" if task.unit == RECORD else "unit"
     size = f"{task.sizes[0]:,} {what}{'s' * (task.sizes[0] > 1)}"
     return (
-        f"{task.owners} owner{'s' * (task.owners > 1)} of {size}, {number:,} steps, dimension {task.dimension}; "
+        f"{task.owners} owner{'s' * (task.owners > 1)} of {size}, {program.steps:,} steps, dimension {task.dimension}; "
         f"one {what} of the first owner has gradient ±{task.clip_norm:g} e₁"
     )
 

@@ -19,13 +19,13 @@ from jax.flatten_util import ravel_pytree
 from coterie._types import Array, PyTree
 from coterie.audit import neighbours as pairs
 from coterie.audit.neighbours import Neighbours
-from coterie.engines.owners import chosen, context_of, everything, rows_of, with_records
+from coterie.engines.owners import chosen, context_of, everything, flat, rows_of, with_records
 from coterie.engines.steps import Seen
 from coterie.mechanisms import Noise, NoNoise
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.noise import NoiseSpec
 from coterie.mechanisms.sampling import Draw, Sampler
-from coterie.program import Batch, Context, Holdings, Program, Rounds, Shards, State, Visits
+from coterie.program import Batch, Context, Holdings, Program, Rounds, Shards, Visits
 
 _EXACT = 1e-5  # relative: a number without noise tells worlds apart where it differs by more than rounding
 NUDGE = 1e-3  # noise to begin with where slopes at zero may not exist, as those of lengths
@@ -158,41 +158,15 @@ def likelihood_ratio(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Arra
     """
     density = density_of(parts)
 
-    def respond(public: PyTree, batch: Batch, ctx: Context) -> tuple[Array, Array]:
-        return _response(parts, public, batch, ctx)
-
-    def answer(own: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
-        return respond(public, everything(own), ctx)
-
-    def of_others(seen: Seen, shards: Holdings, known: Known, world: Believed) -> tuple[Array, Array]:
-        mean, spread = with_records(answer, shards, (seen.public,), world.told(seen.context))
-        weights = world.weights.at[known.owner].set(0.0)
-        return weights @ mean, weights[:, None] * spread
-
     def watch(seen: Seen, shards: Holdings, known: Known) -> Array:
-        rounds = isinstance(parts.functions, Rounds)
-        message = jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
-        public, ctx = at_owner(known.owner, seen) if rounds else (seen.public, seen.context)
-        observed = known.weights @ message if rounds else message
+        observed, expected = _looked(parts, seen, shards, known)
 
-        def log_chance(at: int) -> Array:
-            world, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
-            own_ctx = world.told(ctx, known.owner)
-            mean, spreads, weight = jnp.zeros_like(observed), None, jnp.float32(1.0)
-            if rounds:
-                weight = world.weights[known.owner]
-                mean, spreads = of_others(seen, shards, known, world) if parts.joint else (mean, spreads)
-
-            def case(batch: Batch) -> Array:
-                own, spread = respond(public, batch, own_ctx)
-                return density(observed, mean + weight * own, _together(known, spreads, weight * spread))
-
-            batches = batches_of(parts.sampler, records, known, ctx.turn)
-            return jax.nn.logsumexp(jax.vmap(case)(batches) + jnp.log(known.chance))
+        def log_chance(world: int) -> Array:
+            chances = jax.vmap(density, (None, 0, 0))(observed, *expected(world))
+            return jax.nn.logsumexp(chances + jnp.log(known.chance))
 
         without, with_ = log_chance(0), log_chance(1)
-        speaks = seen.live if rounds else seen.live & (seen.context.owner == known.owner)
-        return jnp.where(speaks, with_ - without, 0.0)
+        return jnp.where(_speaks(seen, known), with_ - without, 0.0)
 
     return watch
 
@@ -202,36 +176,72 @@ def separation(parts: Mechanics) -> Callable[[Seen, Holdings, Known], Array]:
     """A watcher for public samples: (3,) how far the two worlds' means are apart, in standard deviations of the noise,
     and the noise along that line in either of them, were it the true one; NaN where the record does not show."""
 
-    def of_others(seen: Seen, shards: Holdings, known: Known) -> tuple[Array, Array]:
-        def answer(own: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
-            return _response(parts, public, everything(own), ctx)
-
-        mean, spread = with_records(answer, shards, (seen.public,), seen.context)
-        weights = known.weights.at[known.owner].set(0.0)
-        return weights @ mean, weights[:, None] * spread
-
     def watch(seen: Seen, shards: Holdings, known: Known) -> Array:
-        rounds = isinstance(parts.functions, Rounds)
-        public, ctx = at_owner(known.owner, seen) if rounds else (seen.public, seen.context)
-        weight = known.weights[known.owner] if rounds else jnp.float32(1.0)
-        observed = known.weights @ jax.vmap(flat)(seen.message) if rounds else flat(seen.message)
-        rest, spreads = of_others(seen, shards, known) if parts.joint else (jnp.zeros_like(observed), None)
-
-        def response(at: int) -> tuple[Array, Array]:
-            records = jax.tree.map(lambda leaf: leaf[at], known.records)
-            batches = batches_of(parts.sampler, records, known, ctx.turn)
-            mean, spread = _response(parts, public, jax.tree.map(lambda leaf: leaf[0], batches), ctx)
-            return rest + weight * mean, _together(known, spreads, weight * spread)
-
-        (without, scale), (with_, _) = response(0), response(1)
+        observed, expected = _looked(parts, seen, shards, known)
+        (without, scale), (with_, _) = ([part[0] for part in expected(world)] for world in (0, 1))
         scale = jnp.maximum(scale, _EXACT * (1.0 + jnp.abs(without)))
         apart = (with_ - without) / scale
         size = jnp.sqrt(jnp.sum(jnp.square(apart)))
         noise = [jnp.sum(apart * (observed - mean) / scale) / size for mean in (without, with_)]
-        speaks = seen.live if rounds else seen.live & (seen.context.owner == known.owner)
-        return jnp.where(speaks, jnp.stack([size, *noise]), jnp.array([0.0, jnp.nan, jnp.nan]))
+        return jnp.where(_speaks(seen, known), jnp.stack([size, *noise]), jnp.array([0.0, jnp.nan, jnp.nan]))
 
     return watch
+
+
+class OwnerStep(NamedTuple):
+    """What the attacked owner was shown in a step and what it said; of visits, the visitor."""
+
+    message: Array  # flat
+    public: PyTree
+    context: Context
+
+
+def of_owner(seen: Seen, known: Known) -> OwnerStep:
+    """The attacked owner's part of a step of rounds; of visits the step, whoever visits."""
+    if not seen.context.owner.ndim:
+        return OwnerStep(flat(seen.message), seen.public, seen.context)
+    message, public = jax.tree.map(lambda leaf: leaf[known.owner], (seen.message, seen.public))
+    return OwnerStep(flat(message), public, rows_of(seen.context, known.owner))
+
+
+def _speaks(seen: Seen, known: Known) -> Array:
+    """Whether the attacked owner does."""
+    everybody = bool(seen.context.owner.ndim)
+    return seen.live if everybody else seen.live & (seen.context.owner == known.owner)
+
+
+def _looked(
+    parts: Mechanics, seen: Seen, shards: Holdings, known: Known
+) -> tuple[Array, Callable[[int], tuple[Array, Array]]]:
+    """What is seen of a step; and of a world, the mean and the spread that it would have for each of the samples that
+    may have entered: (cases, numbers)."""
+    own = of_owner(seen, known)
+    if isinstance(parts.functions, Rounds):
+        observed, weigh = known.weights @ jax.vmap(flat)(seen.message), True
+    else:
+        observed, weigh = own.message, False
+
+    def answer(record: Shards, public: PyTree, ctx: Context) -> tuple[Array, Array]:
+        return _response(parts, public, everything(record), ctx)
+
+    def of_others(world: Believed) -> tuple[Array, Array]:
+        mean, spread = with_records(answer, shards, (seen.public,), world.told(seen.context))
+        weights = world.weights.at[known.owner].set(0.0)
+        return weights @ mean, weights[:, None] * spread
+
+    def expected(at: int) -> tuple[Array, Array]:
+        world, records = known.believed.of(at), jax.tree.map(lambda leaf: leaf[at], known.records)
+        context = world.told(own.context, known.owner)
+        rest, spreads = of_others(world) if parts.joint else (jnp.zeros_like(observed), None)
+        weight = world.weights[known.owner] if weigh else jnp.float32(1.0)
+
+        def case(batch: Batch) -> tuple[Array, Array]:
+            mean, spread = _response(parts, own.public, batch, context)
+            return rest + weight * mean, _together(known, spreads, weight * spread)
+
+        return jax.vmap(case)(batches_of(parts.sampler, records, known, own.context.turn))
+
+    return observed, expected
 
 
 def _together(known: Known, spreads: Array | None, own: Array) -> Array:
@@ -250,13 +260,8 @@ def density_of(parts: Mechanics) -> Callable[[Array, Array, Array], Array]:
 def features(seen: Seen, shards: Holdings, known: Known) -> Array:
     """A watcher that keeps what the attacked owner was shown and what it said, for a statistic that is trained."""
     del shards
-    if seen.context.owner.ndim:  # Rounds: everyone's
-        public, ctx = at_owner(known.owner, seen)
-        message = jax.tree.map(lambda leaf: leaf[known.owner], seen.message)
-        del ctx
-        return jnp.concatenate([flat(message), flat(public)])
-    mine = (seen.live & (seen.context.owner == known.owner)).astype(jnp.float32)
-    return mine * jnp.concatenate([flat(seen.message), flat(seen.public)])
+    own = of_owner(seen, known)
+    return _speaks(seen, known).astype(jnp.float32) * jnp.concatenate([own.message, flat(own.public)])
 
 
 def _response(parts: Mechanics, public: PyTree, batch: Batch, ctx: Context) -> tuple[Array, Array]:
@@ -276,15 +281,10 @@ def speaker(
     parts: Mechanics, private: PyTree, public: PyTree, batch: Batch, ctx: Context
 ) -> tuple[Callable[[Array], tuple[Array, PyTree]], Array]:
     """The message, flat, and what the owner keeps, as functions of the flat unit noise; and noise zero."""
-    functions = parts.functions
     zeros, unflatten = ravel_pytree(noises.unit_noise(parts.noise._replace(kind=NoNoise()), ctx.key))
 
     def speak(unit: Array) -> tuple[Array, PyTree]:
-        noise = unflatten(unit)
-        if isinstance(functions, Rounds):
-            message, carried = functions.emit(State(public, private), batch, noise, ctx)
-        else:
-            message, carried = functions.emit(private, public, batch, noise, ctx)
+        message, carried = parts.functions.say(private, public, batch, unflatten(unit), ctx)
         return flat(message), carried
 
     return speak, zeros
@@ -300,15 +300,10 @@ def _is_separate(program: Program, pair: Neighbours, parts: Mechanics) -> bool:
 @partial(jax.jit, static_argnums=0)  # by itself each operation of a network's message would be compiled
 def _slopes(parts: Mechanics, params: PyTree, numbers: PyTree, ctx: Context, known: Known) -> Array:
     """How each number of the owner's first message follows each number of its noise."""
-    functions = parts.functions
-    private = functions.init(params, ctx)
-    if isinstance(functions, Rounds):
-        private, public = private.private, private.public
-    else:
-        public = functions.ask(functions.open(params, numbers), ctx)
+    public, private = parts.functions.begin(params, numbers, ctx)
     batches = batches_of(parts.sampler, jax.tree.map(lambda leaf: leaf[1], known.records), known, ctx.turn)
     batch = jax.tree.map(lambda leaf: leaf[-1], batches)
-    speak, zeros = speaker(parts, private, public, batch, ctx)
+    speak, zeros = speaker(parts, private, parts.functions.shown(public, ctx), batch, ctx)
     return jax.jacfwd(lambda unit: speak(unit)[0])(zeros + NUDGE)
 
 
@@ -319,17 +314,6 @@ def batches_of(sampler: Sampler, records: Shards, known: Known, turn: Array) -> 
     draw = sampler.draw(jax.random.key(0), records.x.shape[0], records.counts, turn)
     batch = everything(records) if draw is None else chosen(records, draw)
     return jax.tree.map(lambda leaf: leaf[None], batch)
-
-
-def at_owner(owner: Array, seen: Seen) -> tuple[PyTree, Context]:
-    """One owner's public state and context, of a step of rounds."""
-    return jax.tree.map(lambda leaf: leaf[owner], seen.public), rows_of(seen.context, owner)
-
-
-def flat(tree: PyTree) -> Array:
-    """All numbers of a message in a row."""
-    leaves = [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(tree)]
-    return jnp.concatenate(leaves) if leaves else jnp.zeros(0, jnp.float32)
 
 
 def _standard(observed: Array, mean: Array, scale: Array) -> tuple[Array, Array]:

@@ -24,14 +24,12 @@ from coterie import topologies
 from coterie.audit import attack, scores
 from coterie.audit.attack import Audit
 from coterie.audit.neighbours import (
-    Setting,
+    Attacked,
     Side,
     canary,
     honest,
     keeps_private,
     least_options,
-    mixer_of,
-    rows_of_plan,
     steady,
 )
 from coterie.engines.owners import context_of
@@ -44,6 +42,7 @@ from coterie.problems.models import linear
 from coterie.problems.problem import Problem
 from coterie.program import Program, Rounds
 from coterie.protocols import Task, build
+from coterie.protocols.mixing import mixer_of
 from coterie.units import RECORD
 
 DRAWN_GAMES = 32_000_000  # where a game is one number
@@ -74,7 +73,7 @@ class MeasuredReleases(NamedTuple):
     is_normal: bool  # whether the noise on it was standard normal, as far as its mean and variance tell
 
 
-def of_run(run: PlayedRun, owner: int) -> Setting:
+def of_run(run: PlayedRun, owner: int) -> Attacked:
     """The run, as far as it is about one owner, with a worst-case record of that owner."""
     task, program = run.task, run.program
     seen = np.flatnonzero(scores.view(program, owner)) if program.plan.quorum else honest(program, owner)
@@ -89,7 +88,7 @@ def of_run(run: PlayedRun, owner: int) -> Setting:
         built = built._replace(plan=replace(built.plan, **program.plan.tables, view=program.plan.view))
         run_without = run._replace(task=fewer, program=built)
         without = Side(*_reduced(run_without, who))
-    return Setting(task, own, pair, mixer, without)
+    return Attacked(own, pair, mixer, without)
 
 
 def _reduced(run: PlayedRun, who: list[int]) -> Side:
@@ -121,7 +120,7 @@ def _reduced(run: PlayedRun, who: list[int]) -> Side:
         schedule = np.zeros(min(visits, program.plan.releases[who[0]]), np.int32)
     reduced = program._replace(
         functions=form.functions,
-        plan=replace(rows_of_plan(program.plan, who), noise_like=form.plan.noise_like),
+        plan=replace(program.plan.among(who), noise_like=form.plan.noise_like),
         numbers=jax.tree.map(lambda leaf: leaf[np.array(who)], program.numbers),
         params=small.params,
         schedule=schedule,
@@ -139,14 +138,13 @@ def _alike(loss: Loss) -> Loss:
 
 
 def audit_whole(
-    setting: Setting,
+    setting: Attacked,
     *,
     delta: float,
     games: int | None,
     confidence: float,
     seed: int,
     progress: Callable[[str, int, int], None],
-    table: float = 0.0,
 ) -> Audit:
     """A lower bound on ε of a whole run; `table` as for `audit`; `games` None: as many as fit into about half a minute.
 
@@ -154,7 +152,7 @@ def audit_whole(
     of which the engine's runs have shown mean and variance, and that no release moves less than in any of these runs.
     """
     started = time.perf_counter()
-    program, pair = setting.program, setting.neighbours
+    program = setting.program
     attack.check_effort(FEWEST_GAMES if games is None else games, confidence)
     measured = None
     if _is_one_number(setting, delta):
@@ -163,7 +161,7 @@ def audit_whole(
     if measured is not None and measured.is_normal:
         drawn_games = DRAWN_GAMES if games is None else games
         # sums of independent normal numbers are normal
-        whole = float(np.sqrt(np.sum(measured.shifts**2) + table**2))
+        whole = float(np.sqrt(np.sum(measured.shifts**2) + setting.table**2))
         ratios = drawn(whole, noises.spec(program.plan), drawn_games // 2, seed, progress)
         releases = len(measured.shifts) + len(program.plan.tables)
         words = (
@@ -171,29 +169,21 @@ def audit_whole(
             "runs of the engine, then drawn as one number a game"
         )
         seconds = time.perf_counter() - started
-        return attack.judged(program, pair, ratios, words, (delta, confidence), seconds)
+        return attack.judged(setting, ratios, words, (delta, confidence), seconds)
+    games = _affordable(setting) if games is None else games
     return attack.audit(
-        program,
-        pair,
-        setting.mixer,
-        delta=delta,
-        games=_affordable(setting) if games is None else games,
-        confidence=confidence,
-        seed=seed,
-        without=setting.without,
-        progress=progress,
-        table=table,
+        setting, delta=delta, games=games, confidence=confidence, seed=seed, progress=progress
     )
 
 
-def _is_one_number(setting: Setting, delta: float) -> bool:
+def _is_one_number(setting: Attacked, delta: float) -> bool:
     """Whether the run is certified as one Gaussian, in two worlds that differ in the record alone."""
     certificate = attack.certificates_of(setting.program.plan, delta)[setting.neighbours.owner]
     plain = certificate.accountant == "exact Gaussian" and setting.without is None
     return plain and not keeps_private(setting.program)
 
 
-def _affordable(setting: Setting) -> int:
+def _affordable(setting: Attacked) -> int:
     """How many games of the engine the work allows, given what one of them takes."""
     program, rows = setting.program, setting.neighbours.without.x.shape[1]
     steps = program.steps
@@ -206,11 +196,11 @@ def _states(program: Program) -> Any:
     return jax.eval_shape(program.functions.init, program.params, context_of(program, 0, step=0))
 
 
-def measure(setting: Setting, seed: int) -> MeasuredReleases:
+def measure(setting: Attacked, seed: int) -> MeasuredReleases:
     """How far the record moves each release of the owner, on runs of the engine in both worlds."""
     program, pair = setting.program, setting.neighbours
     watch = scores.separation(scores.mechanics(program, pair))
-    worlds = attack.played(setting.sides, pair, _RUNS, seed, watch)
+    worlds = attack.played(setting, _RUNS, seed, watch)
     distance = np.concatenate([world[:, :, 0] for world in worlds])
     noise = np.concatenate([worlds[at][:, :, 1 + at].ravel() for at in (0, 1)])
     noise = noise[np.isfinite(noise)]
@@ -241,7 +231,7 @@ def drawn(
 _unit_noise = jax.jit(noises.unit_noise, static_argnums=0, compiler_options=WIDE)
 
 
-def words(setting: Setting, name: str) -> str:
+def words(setting: Attacked, name: str) -> str:
     """What was attacked, in a line."""
     plan, schedule = setting.program.plan, setting.program.schedule
     speaks = plan.releases[0] if isinstance(schedule, int) else len(schedule)

@@ -33,7 +33,7 @@ class Command(_Helped, TyperCommand):
 
 
 class Commands(_Helped, TyperGroup):
-    """A group whose usage errors are one line, like every other error."""
+    """A group whose errors are one line, `error: …` on standard error, with their exit status."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command; see `click`'s documentation for the arguments."""
@@ -45,13 +45,22 @@ class Commands(_Helped, TyperGroup):
             if not standalone_mode:
                 raise
             sys.exit(_usage(error))
-        except CoterieError as error:  # from printing output or help
+        except CoterieError as error:  # all else is a bug, and shows
             if not standalone_mode:
                 raise
-            sys.exit(_failed(error))
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.exit_status)
         except BrokenPipeError:  # as in `coterie data list | head`
             sys.exit(1)
         return sys.exit(status if isinstance(status, int) else 0) if standalone_mode else status
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, and say of Ctrl-C what became of its work."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            print("interrupted: what was not finished is not written.", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from error
 
 
 class App(typer.Typer):
@@ -67,19 +76,8 @@ class App(typer.Typer):
 
 @contextmanager
 def exits() -> Iterator[None]:
-    """Turn a `CoterieError` into `error: …` on standard error and its status; others are bugs and show."""
-    try:
-        yield
-    except CoterieError as error:
-        raise typer.Exit(_failed(error)) from error
-    except KeyboardInterrupt as error:
-        print("interrupted: what was not finished is not written.", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from error
-
-
-def _failed(error: CoterieError) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return error.exit_status
+    """What every command does."""
+    yield
 
 
 def answer(facts: Mapping[str, Any], words: str, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import answer, exits, print_json
+from coterie.cli._common import answer, print_json
 from coterie.cli._network_words import noted, tell
 from coterie.errors import InputError
 
@@ -23,21 +23,20 @@ def keys(
     as_json: options.AsJson = False,
 ) -> None:
     """Enter the owners' mask keys, under a new agreement that every party needs (masked sums)."""
-    with exits():
-        from coterie.federation import network
-        from coterie.mechanisms.masks import fingerprint
+    from coterie.federation import network
+    from coterie.mechanisms.masks import fingerprint
 
-        given = {name: key for name, _, key in (pair.partition("=") for pair in pairs)}
-        if len(given) < len(pairs) or not all(given.values()):
-            raise InputError(f"keys={' '.join(pairs)[:60]!r}: must look like NAME=KEY, one for each owner.")
-        planned = network.enter_keys(folder, given)
-        tell(folder, "keys", planned, as_json)
-        if not as_json and planned.agreement.masks is not None:
-            print(
-                "\nFingerprints, which owners compare with each other and write under honest in their node.toml:"
-            )
-            for name, public in planned.agreement.masks.publics().items():
-                print(f"  {name:<16} {fingerprint(public)}")
+    given = {name: key for name, _, key in (pair.partition("=") for pair in pairs)}
+    if len(given) < len(pairs) or not all(given.values()):
+        raise InputError(f"keys={' '.join(pairs)[:60]!r}: must look like NAME=KEY, one for each owner.")
+    planned = network.enter_keys(folder, given)
+    tell(folder, "keys", planned, as_json)
+    if not as_json and planned.agreement.masks is not None:
+        print(
+            "\nFingerprints, which owners compare with each other and write under honest in their node.toml:"
+        )
+        for name, public in planned.agreement.masks.publics().items():
+            print(f"  {name:<16} {fingerprint(public)}")
 
 
 def request(
@@ -50,20 +49,19 @@ def request(
     as_json: options.AsJson = False,
 ) -> None:
     """Make your party's key at home, and the request that the founder needs; the key itself never travels."""
-    with exits():
-        from coterie.federation import actions
-        from coterie.federation.transport import requests
+    from coterie.federation import actions
+    from coterie.federation.transport import requests
 
-        path = requests.make(folder, name, own_authority)
-        fingerprint = requests.fingerprint(requests.read(path, name))
-        actions.record(folder, "request", party=name, fingerprint=fingerprint)
-        answer(
-            {"name": name, "request": str(path), "fingerprint": fingerprint},
-            f"Send {path}, as {name}.pem, to whoever founds the network; nothing in it is secret.\n"
-            f"Read to the other parties, by telephone:  {fingerprint}\n"
-            f"The key is in {folder / 'private.key'} and stays there: put what the founder sends you beside it.",
-            as_json,
-        )
+    path = requests.make(folder, name, own_authority)
+    fingerprint = requests.fingerprint(requests.read(path, name))
+    actions.record(folder, "request", party=name, fingerprint=fingerprint)
+    answer(
+        {"name": name, "request": str(path), "fingerprint": fingerprint},
+        f"Send {path}, as {name}.pem, to whoever founds the network; nothing in it is secret.\n"
+        f"Read to the other parties, by telephone:  {fingerprint}\n"
+        f"The key is in {folder / 'private.key'} and stays there: put what the founder sends you beside it.",
+        as_json,
+    )
 
 
 def rotate(
@@ -73,16 +71,15 @@ def rotate(
     as_json: options.AsJson = False,
 ) -> None:
     """Give a party that lost its key a certificate for another one; the old key opens nothing any more."""
-    with exits():
-        from coterie.federation import network
+    from coterie.federation import network
 
-        planned = network.rotate(folder, name, request)
-        tell(folder, "rotate", planned, as_json, name)
-        if not as_json:
-            print(
-                "\nThe network has a new authority: everybody needs authority.pem and certificate.pem, too. Until a "
-                f"party has taken them, it still listens to whoever has {name}'s old key."
-            )
+    planned = network.rotate(folder, name, request)
+    tell(folder, "rotate", planned, as_json, name)
+    if not as_json:
+        print(
+            "\nThe network has a new authority: everybody needs authority.pem and certificate.pem, too. Until a "
+            f"party has taken them, it still listens to whoever has {name}'s old key."
+        )
 
 
 def consent(
@@ -91,16 +88,15 @@ def consent(
     as_json: options.AsJson = False,
 ) -> None:
     """Check the parties' signatures under the agreement, and put them into everybody's folder."""
-    with exits():
-        from coterie.federation import actions, network
+    from coterie.federation import actions, network
 
-        signed, missing = network.enter_consents(folder, files)
-        actions.record(folder, "consent", signed=signed, missing=missing)
-        if as_json:
-            return print_json({"signed": signed, "missing": missing})
-        print(f"Signed: {', '.join(signed) or 'nobody'}. Missing: {', '.join(missing) or 'nobody'}.")
-        if not missing:
-            print("Send everybody its folder's consents: without them, no node starts.")
+    signed, missing = network.enter_consents(folder, files)
+    actions.record(folder, "consent", signed=signed, missing=missing)
+    if as_json:
+        return print_json({"signed": signed, "missing": missing})
+    print(f"Signed: {', '.join(signed) or 'nobody'}. Missing: {', '.join(missing) or 'nobody'}.")
+    if not missing:
+        print("Send everybody its folder's consents: without them, no node starts.")
 
 
 def renew(
@@ -111,26 +107,25 @@ def renew(
     as_json: options.AsJson = False,
 ) -> None:
     """Give a party a new certificate for the key that it has; nothing secret has to be sent."""
-    with exits():
-        from coterie.federation import actions, network, party
-        from coterie.federation.transport import authorities
-        from coterie.federation.transport.trust import end_of
+    from coterie.federation import actions, network, party
+    from coterie.federation.transport import authorities
+    from coterie.federation.transport.trust import end_of
 
-        if (folder / party.NAME).exists():
-            end = authorities.renew(folder, name)
-            actions.record(folder, "renew", party=name)
-            then = "Start its node again; nobody else needs it."
-        else:
-            planned = network.renew(folder, name)
-            noted(folder, "renew", planned, party=name)
-            certificate = (folder if name == "router" else folder / "parties") / name / "certificate.pem"
-            end = end_of(certificate)
-            then = (
-                f"Send it {certificate}, and every party its certificates.json ({', '.join(planned.parties)}); "
-                "neither is secret. Then it starts its node again."
-            )
-        facts = {"folder": str(folder), "name": name, "ends": end.isoformat()}
-        answer(facts, f"Certificate of {name} until {end:%Y-%m-%d}. {then}", as_json)
+    if (folder / party.NAME).exists():
+        end = authorities.renew(folder, name)
+        actions.record(folder, "renew", party=name)
+        then = "Start its node again; nobody else needs it."
+    else:
+        planned = network.renew(folder, name)
+        noted(folder, "renew", planned, party=name)
+        certificate = (folder if name == "router" else folder / "parties") / name / "certificate.pem"
+        end = end_of(certificate)
+        then = (
+            f"Send it {certificate}, and every party its certificates.json ({', '.join(planned.parties)}); "
+            "neither is secret. Then it starts its node again."
+        )
+    facts = {"folder": str(folder), "name": name, "ends": end.isoformat()}
+    answer(facts, f"Certificate of {name} until {end:%Y-%m-%d}. {then}", as_json)
 
 
 COMMANDS = (request, rotate, consent, keys, renew)

@@ -7,11 +7,11 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie._rounding import budget_range, upper
 from coterie.problems.names import some
-from coterie.relations import UNIT, named
+from coterie.relations import UNIT
 from coterie.reports.amounts import many
 from coterie.reports.statement import undeclared
 from coterie.units import counted, told_owners
@@ -19,6 +19,7 @@ from coterie.units import counted, told_owners
 if TYPE_CHECKING:
     from coterie.experiments.result import Result
     from coterie.problems.table import Table
+    from coterie.reports.written import Run, WrittenMetric
 
 WIDTH = 80
 NAMED = 4  # owners named in the summary
@@ -31,27 +32,22 @@ def words(result: Result, folder: Path) -> str:
     """The run, its metric, its privacy costs and its folder."""
     from coterie.experiments.judging import metric_words
 
-    facts = result.to_json(str(folder))
-    metric, privacy, prepared = facts["metric"], facts["privacy"], result.prepared
+    run, prepared = result.written(str(folder)), result.prepared
+    metric, privacy = run.metric, run.privacy
     blocks = [
         *_verdict(metric),
         *wrap(_headline(result)),
         "",
-        f"{metric_words(metric['name'], prepared.table)} on {prepared.tested:,} {prepared.test_rows}",
-        *in_columns(_metric_rows(result, metric["oracle"])),
-        *_other_metrics(result, metric["why"]),
+        f"{metric_words(metric.name, prepared.table)} on {prepared.tested:,} {prepared.test_rows}",
+        *in_columns(_metric_rows(metric)),
+        *_other_metrics(metric),
         "",
-        *_centring(result),
-        *_chosen(result),
-        *_published(result),
-        *wrap(
-            f"privacy of one {privacy['unit']} "
-            f"({privacy['relation']}, {privacy['view']}, δ = {privacy['delta']:g})"
-        ),
-        *in_columns(_privacy_rows(result, privacy)),
-        *budgets_of(prepared.partition.names, prepared.task.epsilon),
-        *_notes(result, privacy),
-        *wrap(f"promise: {privacy['promise'][0].partition(': ')[2]}"),
+        *_charged(run),
+        *wrap(f"privacy of one {privacy.unit} ({privacy.relation}, {privacy.view}, δ = {privacy.delta:g})"),
+        *in_columns(_privacy_rows(run)),
+        *budgets_of(run.names, privacy.budgets),
+        *_notes(run),
+        *wrap(f"promise: {privacy.promise[0].partition(': ')[2]}"),
         *about_file(prepared.table, result.findings),
         "",
         *wrap("oracle: computed from private records, for your eyes; no owner releases it."),
@@ -93,63 +89,48 @@ def _partition(result: Result) -> str:
     return f"partition column ({some(parts.names, NAMED)}{left_out})"
 
 
-def _verdict(metric: dict[str, Any]) -> list[str]:
+def _verdict(metric: WrittenMetric) -> list[str]:
     """A first line if the model is no better than a constant."""
-    mark = " (oracle)" if "verdict" in metric["oracle"] else ""
-    return [*wrap(f"{metric['verdict']}{mark}"), ""] if metric["verdict"] else []
+    mark = " (oracle)" if "verdict" in metric.oracle else ""
+    return [*wrap(f"{metric.verdict}{mark}"), ""] if metric.verdict else []
 
 
-def _metric_rows(result: Result, oracle: list[str]) -> list[tuple[str, str, str]]:
-    mark = "oracle; " if "constant" in oracle else ""
+def _metric_rows(metric: WrittenMetric) -> list[tuple[str, str, str]]:
+    mark = "oracle; " if "constant" in metric.oracle else ""
     return [
-        ("joint model", shown(result.joint), ""),
-        ("each owner alone, same budget", shown(result.local_mean), "oracle; mean, weighted by size"),
-        ("all records, no privacy", shown(result.central), "oracle; the ceiling"),
-        ("a constant", shown(result.constant), f"{mark}{' '.join(result.constant_says)}"),
+        ("joint model", shown(metric.joint), ""),
+        ("each owner alone, same budget", shown(metric.local_only), "oracle; mean, weighted by size"),
+        ("all records, no privacy", shown(metric.central), "oracle; the ceiling"),
+        ("a constant", shown(metric.constant), f"{mark}{metric.constant_says}"),
     ]
 
 
-def _other_metrics(result: Result, why: str) -> list[str]:
+def _other_metrics(metric: WrittenMetric) -> list[str]:
     """The joint model's other metrics, and why the first one is first."""
     from coterie.problems.metrics import METRICS  # loads NumPy, which a refusal must not wait for
 
-    names = result.prepared.judge.names
-    metrics = [
-        f"{METRICS[name].words} {shown(value)}"
-        for name, value in zip(names, result.measures[:, 0].tolist())
-        if name != result.prepared.judge.metric
+    others = [
+        f"{METRICS[name].words} {shown(pair['joint'])}"
+        for name, pair in metric.all.items()
+        if name != metric.name
     ]
-    lines = wrap(f"the joint model also: {', '.join(metrics)}")
-    return lines + (wrap(f"note: {why}") if why else [])
+    lines = wrap(f"the joint model also: {', '.join(others)}")
+    return lines + (wrap(f"note: {metric.why}") if metric.why else [])
 
 
-def _centring(result: Result) -> list[str]:
-    """The mean by which owners centred the features, and its privacy cost."""
-    if result.centred is None:
-        return []
-    from coterie.evaluation.words import around
+def _charged(run: Run) -> list[str]:
+    """What owners released beside training, and what each cost: centre, choice, published metrics."""
+    from coterie.evaluation.words import about, around, choice, sentences
 
-    return [*wrap(f"centred by the owners: {around(result.centred.to_json())}."), ""]
-
-
-def _chosen(result: Result) -> list[str]:
-    """The model that the owners chose, and its privacy cost."""
-    if result.selected is None:
-        return []
-    from coterie.evaluation.words import choice
-
-    return [*wrap(f"chosen by the owners: {choice(result.selected.to_json())}."), ""]
-
-
-def _published(result: Result) -> list[str]:
-    """The metrics that the owners may publish, and their privacy cost."""
-    if result.published is None:
-        return []
-    from coterie.evaluation.words import about, sentences
-
-    published = result.published.to_json()
-    lines = [line for sentence in sentences(published) for line in wrap(f"  {sentence}")]
-    return ["published by the owners (no oracle)", *lines, *wrap(f"  {about(published)}."), ""]
+    lines = []
+    if run.centre:
+        lines += [*wrap(f"centred by the owners: {around(run.centre)}."), ""]
+    if run.selection:
+        lines += [*wrap(f"chosen by the owners: {choice(run.selection)}."), ""]
+    if run.evaluation:
+        told = [line for sentence in sentences(run.evaluation) for line in wrap(f"  {sentence}")]
+        lines += ["published by the owners (no oracle)", *told, *wrap(f"  {about(run.evaluation)}."), ""]
+    return lines
 
 
 def shown(value: float) -> str:
@@ -157,46 +138,36 @@ def shown(value: float) -> str:
     return f"{value:.4f}" if abs(value) < 10 or not math.isfinite(value) else f"{value:,.4g}"
 
 
-def _privacy_rows(result: Result, privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
-    budgets = result.prepared.task.epsilon
-    several = privacy["owners_per_person"] > 1
+def _privacy_rows(run: Run) -> list[tuple[str, str, str]]:
+    privacy, within = run.privacy, run.privacy.within
     # A claim may follow from numbers of records.
-    follows = "" if result.program.plan.relation.sizes_are_public else "oracle; "
-    spent = [
-        float(privacy["person_epsilon"]) if several else certificate.epsilon
-        for certificate in result.certificates
-    ]
-    within = sum(epsilon <= budget * (1 + 1e-9) for epsilon, budget in zip(spent, budgets))
+    follows = "oracle; " if run.sizes_are_private else ""
     return [
-        ("budget", budget_range(budgets), "each owner's own"),
-        ("claimed", _epsilon(privacy["claimed_epsilon"], "="), f"{follows}{result.claim.source}"),
+        ("budget", budget_range(privacy.budgets), "each owner's own"),
+        ("claimed", _epsilon(privacy.claimed, "="), f"{follows}{privacy.claim['source']}"),
         (
             "certified",
-            _epsilon(privacy["certified_epsilon"]["max"], "≤"),
-            f"{privacy['accountant']}; {within:,} of {len(budgets):,} within budget",
+            _epsilon(privacy.certified.max, "≤"),
+            f"{privacy.accountant}; {sum(within):,} of {len(within):,} within budget",
         ),
-        *_other_bounds(privacy),
+        *_other_bounds(run),
         ("audited", "not measured", ""),
     ]
 
 
-def _other_bounds(privacy: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _other_bounds(run: Run) -> list[tuple[str, str, str]]:
     """The ε against all other owners, for one record of a unit, and for a person whom several owners know."""
-    together, person, asked = (
-        privacy[key] for key in ("all_others_epsilon", "person_epsilon", "owners_per_person")
-    )
+    privacy, asked = run.privacy, run.privacy.owners_per_person
     rows = []
-    if together is not None:
-        rows.append(("against all others", _epsilon(together, "≤"), "were they to collude"))
-    if privacy["unit"] != UNIT and named(privacy["relation"]).sizes_are_public:
-        rows.append(
-            ("one record", _epsilon(privacy["certified_epsilon"]["max"], "≤"), "no more than all of a unit")
-        )
-    if person is not None:
+    if privacy.all_others is not None:
+        rows.append(("against all others", _epsilon(privacy.all_others, "≤"), "were they to collude"))
+    if privacy.unit != UNIT and not run.sizes_are_private:
+        rows.append(("one record", _epsilon(privacy.certified.max, "≤"), "no more than all of a unit"))
+    if privacy.person is not None:
         note = "a person whom they all know" + (": what budgets are for" if asked > 1 else "")
-        rows.append((f"at {told_owners(asked)} owners", _epsilon(person, "≤"), note))
-    if privacy["pair_epsilon"] is not None:
-        rows.append(("at 2 owners", _epsilon(privacy["pair_epsilon"], "≤"), "a person whom two know"))
+        rows.append((f"at {told_owners(asked)} owners", _epsilon(privacy.person, "≤"), note))
+    if privacy.pair is not None:
+        rows.append(("at 2 owners", _epsilon(privacy.pair, "≤"), "a person whom two know"))
     return rows
 
 
@@ -231,25 +202,23 @@ def about_file(table: Table, findings: Sequence[str], warn: bool = False) -> lis
     return [line for remark in remarks for line in wrap(remark)]
 
 
-def _notes(result: Result, privacy: dict[str, Any]) -> list[str]:
+def _notes(run: Run) -> list[str]:
     """Why a number is infinite or a claim does not apply, and what a certificate warns of."""
-    claim = (
-        f"the claim is {result.claim.note}" if result.claim.note.startswith("outside") else result.claim.note
-    )
-    follow = "note" if result.program.plan.relation.sizes_are_public else "note (oracle)"  # as in result.json
-    warned = ((follow, warning) for warning in privacy["warnings"])
-    notes = [(follow, claim), ("note", privacy["reason"]), *warned]
+    claim, privacy = run.privacy.claim["note"], run.privacy
+    claim = f"the claim is {claim}" if claim.startswith("outside") else claim
+    follow = "note (oracle)" if run.sizes_are_private else "note"  # as in result.json
+    notes = [(follow, claim), ("note", privacy.reason), *((follow, warning) for warning in privacy.warnings)]
     return [line for start, note in notes if note for line in wrap(f"{start}: {note}")]
 
 
-def _epsilon(value: float | str | None, sign: str) -> str:
+def _epsilon(value: float | None, sign: str) -> str:
     if value is None:
         return "none stated"
-    if value == "inf":
+    if math.isinf(value):
         return "ε = ∞"
     if sign == "≤":
-        return f"ε ≤ {upper(float(value))}"
-    return f"ε {sign} {value:,.4g}" if float(value) < 1000 else f"ε {sign} {value:,.0f}"
+        return f"ε ≤ {upper(value)}"
+    return f"ε {sign} {value:,.4g}" if value < 1000 else f"ε {sign} {value:,.0f}"
 
 
 def width() -> int:

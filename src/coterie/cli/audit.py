@@ -10,7 +10,7 @@ import typer
 
 from coterie._rounding import lower, upper
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import print_json
 from coterie.cli._progress import progress
 from coterie.cli._words import wrap
 from coterie.cli.run import choose
@@ -49,34 +49,33 @@ def audit(
     A run's folder is attacked by the run's own releases, noise and sampling, and gets the finding. Without one the
     protocol is attacked in a small world of its own.
     """
-    with exits():
-        folder = place if place is not None and place.is_dir() else None
-        if folder:
-            _refuse_changes(context.params)
-            from coterie.experiments import audits, output
-            from coterie.experiments.experiment import read_toml
+    folder = place if place is not None and place.is_dir() else None
+    if folder:
+        _refuse_changes(context.params)
+        from coterie.experiments import audits, output
+        from coterie.experiments.experiment import read_toml
 
-            chosen = read_toml(folder / "experiment.toml")
-            result = audits.read_result(folder)
-            with progress() as tell:
-                audited = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
-            audits.write_finding(folder, result, audited)
-            if (folder / "report.html").exists():
-                output.rewrite_report(folder)
-        else:
-            chosen = choose(place, context.params, epsilon, set_ or [])
-            from coterie.experiments import audits
+        chosen = read_toml(folder / "experiment.toml")
+        result = audits.read_result(folder)
+        with progress() as tell:
+            audited = audits.audit_run(folder, audits.Effort(games, confidence), seed, tell)
+        audits.write_finding(folder, result, audited)
+        if (folder / "report.html").exists():
+            output.rewrite_report(folder)
+    else:
+        chosen = choose(place, context.params, epsilon, set_ or [])
+        from coterie.experiments import audits
 
-            with progress() as tell:
-                effort = audits.Effort(games, confidence, records, 1 if dim is None else dim)
-                audited = audits.audit_experiment(chosen, effort, tell)
-        if as_json:
-            return print_json(
-                {"protocol": chosen.protocol, "calibration": chosen.calibration} | audited.to_json()
-            )
-        print(_words(audited, f"{chosen.protocol} ({chosen.calibration})"))
-        if folder:
-            print(f"written: {folder / 'result.json'}")
+        with progress() as tell:
+            effort = audits.Effort(games, confidence, records, 1 if dim is None else dim)
+            audited = audits.audit_experiment(chosen, effort, tell)
+    if as_json:
+        return print_json(
+            {"protocol": chosen.protocol, "calibration": chosen.calibration} | audited.to_json()
+        )
+    print(_words(audited, f"{chosen.protocol} ({chosen.calibration})"))
+    if folder:
+        print(f"written: {folder / 'result.json'}")
 
 
 def _refuse_changes(options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from coterie import _check
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
 from coterie.relations import REPLACE_ONE
@@ -86,26 +86,25 @@ def certify(
     mechanism = {"noise": noise, "multiplier": multiplier, "steps": steps, "rate": rate,
                  "cap": cap, "batch": batch, "records": records}  # fmt: skip
     asked = AccountantOptions(plan, epsilon, delta, relation, mechanism)
-    with exits():
-        if asked.given:
-            excluded = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
-            _alone(asked.given[0], excluded)
-            return _account(asked, as_json)
-        if from_ is not None:
-            _alone("--from", {"--paper": paper, "--set": set_, "--docs": docs})
-            return _recompute(from_, 1 if group is None else _check.count("group", group), as_json)
-        if group is not None:
-            raise InputError(f"--group {group}: needs --from, whose releases these are.")
-        if docs is not None:
-            _alone("--docs", {"--paper": paper, "--set": set_})
-        elif set_ and paper is None:
-            raise InputError("--set: needs --paper, whose settings these are.")
-        rows = _rows(paper, set_ or [])
-        if docs is not None:
-            _write(rows, docs)
-        if as_json:
-            return print_json({"rows": [row.to_json() for row in rows]})
-        _show(rows)
+    if asked.given:
+        excluded = {"--from": from_, "--group": group, "--paper": paper, "--set": set_, "--docs": docs}
+        _alone(asked.given[0], excluded)
+        return _account(asked, as_json)
+    if from_ is not None:
+        _alone("--from", {"--paper": paper, "--set": set_, "--docs": docs})
+        return _recompute(from_, 1 if group is None else _check.count("group", group), as_json)
+    if group is not None:
+        raise InputError(f"--group {group}: needs --from, whose releases these are.")
+    if docs is not None:
+        _alone("--docs", {"--paper": paper, "--set": set_})
+    elif set_ and paper is None:
+        raise InputError("--set: needs --paper, whose settings these are.")
+    rows = _rows(paper, set_ or [])
+    if docs is not None:
+        _write(rows, docs)
+    if as_json:
+        return print_json({"rows": [row.to_json() for row in rows]})
+    _show(rows)
 
 
 def _account(asked: AccountantOptions, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
-from coterie.cli._common import exits, json_line
+from coterie.cli._common import json_line
 from coterie.cli._progress import progress
 from coterie.cli.run import RUNS, parse_settings
 from coterie.errors import InputError
@@ -66,33 +66,30 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Protocols beside each other, over budgets and seeds, each cell certified. Killed, it goes on where it was."""
-    with exits():
-        started = time.perf_counter()
-        own = {"protocols": protocols, "epsilon": epsilon, "seeds": seeds}
-        chosen = choose(comparison, context.params, own, set_ or [])
-        from coterie.experiments import output
-        from coterie.experiments.comparing.compare import compare as run
+    started = time.perf_counter()
+    own = {"protocols": protocols, "epsilon": epsilon, "seeds": seeds}
+    chosen = choose(comparison, context.params, own, set_ or [])
+    from coterie.experiments import output
+    from coterie.experiments.comparing.compare import compare as run
 
-        folder = output.check_place(out or RUNS / _name(chosen))
-        keep_compiled()
-        try:
-            with progress() as tell:
-                compared = run(chosen, folder, data_dir, tell)
-        except KeyboardInterrupt:
-            print(
-                f"finished cells are kept in {folder}; the same command goes on from there.", file=sys.stderr
-            )
-            raise
-        for file in compared.damaged:
-            print(f"note: {file} was damaged; that cell was done again.", file=sys.stderr)
-        if as_json:
-            print(json_line(compared.found | {"kept": compared.kept, "out": str(folder)}))
-        else:
-            from coterie.cli._compare_words import words
+    folder = output.check_place(out or RUNS / _name(chosen))
+    keep_compiled()
+    try:
+        with progress() as tell:
+            compared = run(chosen, folder, data_dir, tell)
+    except KeyboardInterrupt:
+        print(f"finished cells are kept in {folder}; the same command goes on from there.", file=sys.stderr)
+        raise
+    for file in compared.damaged:
+        print(f"note: {file} was damaged; that cell was done again.", file=sys.stderr)
+    if as_json:
+        print(json_line(compared.found | {"kept": compared.kept, "out": str(folder)}))
+    else:
+        from coterie.cli._compare_words import words
 
-            print(words(compared, folder, time.perf_counter() - started))
-        if compared.refused:
-            raise typer.Exit(PARTLY)
+        print(words(compared, folder, time.perf_counter() - started))
+    if compared.refused:
+        raise typer.Exit(PARTLY)
 
 
 def choose(file: Path | None, options: dict[str, Any], own: dict[str, Any], pairs: list[str]) -> Comparison:

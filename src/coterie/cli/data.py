@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import App, exits, print_json
+from coterie.cli._common import App, print_json
 from coterie.cli._shared import AsJson, DataDir
 from coterie.errors import InputError
 from coterie.reports.amounts import many
@@ -77,20 +77,19 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write one CSV file for each owner, and the public columns.toml: to try `coterie network` with."""
-    with exits():
-        from coterie.problems import datasets
-        from coterie.problems.datasets import export as exporting
-        from coterie.problems.partition import partition as divide
+    from coterie.problems import datasets
+    from coterie.problems.datasets import export as exporting
+    from coterie.problems.partition import partition as divide
 
-        names = tuple(owner.strip() for owner in owners.split(","))
-        table = datasets.load(name, data_dir)
-        sizes = exporting.write(table, divide(table, partition, len(names), seed), names, out)
-        if as_json:
-            return print_json({"folder": str(out), "sizes": sizes})
-        given = ",".join(str(size) for size in sizes.values())
-        print(
-            f"{len(sizes)} files and columns.toml in {out}. For network new: --owners {','.join(sizes)} --sizes {given}"
-        )
+    names = tuple(owner.strip() for owner in owners.split(","))
+    table = datasets.load(name, data_dir)
+    sizes = exporting.write(table, divide(table, partition, len(names), seed), names, out)
+    if as_json:
+        return print_json({"folder": str(out), "sizes": sizes})
+    given = ",".join(str(size) for size in sizes.values())
+    print(
+        f"{len(sizes)} files and columns.toml in {out}. For network new: --owners {','.join(sizes)} --sizes {given}"
+    )
 
 
 @app.command()
@@ -105,12 +104,11 @@ def init(
     ] = False,
 ) -> None:
     """Write the columns file of a table, to be filled in; without --from-rows nothing but its header is looked at."""
-    with exits():
-        from coterie.model.format import check_new, write
-        from coterie.problems.datasets.init import columns_file
+    from coterie.model.format import check_new, write
+    from coterie.problems.datasets.init import columns_file
 
-        check_new("out", out)
-        write(out, columns_file(file, target, owner_column, from_rows).encode())
+    check_new("out", out)
+    write(out, columns_file(file, target, owner_column, from_rows).encode())
     if from_rows:
         print(FROM_ROWS, file=sys.stderr)
         print(
@@ -130,24 +128,21 @@ def check(
     from coterie import _check
     from coterie.problems import datasets
 
-    with exits():
-        wanted = [_check.one_of("data", name, datasets.DATASETS) for name in names or datasets.DATASETS]
-        results = []
-        for name in wanted:
-            try:
-                datasets.check(name, data_dir)
-                results.append({"name": name, "ok": True, "error": None})
-            except InputError as error:
-                results.append({"name": name, "ok": False, "error": str(error)})
-        bad = [result for result in results if not result["ok"]]
-        if as_json:
-            print_json({"ok": not bad, "datasets": results})
-        else:
-            _print_table(("name", "ok", "error"), results)
-        if bad:
-            raise InputError(
-                f"{len(bad)} of {len(results)} data sets are not usable. First: {bad[0]['error']}"
-            )
+    wanted = [_check.one_of("data", name, datasets.DATASETS) for name in names or datasets.DATASETS]
+    results = []
+    for name in wanted:
+        try:
+            datasets.check(name, data_dir)
+            results.append({"name": name, "ok": True, "error": None})
+        except InputError as error:
+            results.append({"name": name, "ok": False, "error": str(error)})
+    bad = [result for result in results if not result["ok"]]
+    if as_json:
+        print_json({"ok": not bad, "datasets": results})
+    else:
+        _print_table(("name", "ok", "error"), results)
+    if bad:
+        raise InputError(f"{len(bad)} of {len(results)} data sets are not usable. First: {bad[0]['error']}")
 
 
 @app.command()
@@ -174,13 +169,12 @@ def describe(
     from coterie.cli._data_units import checked, distribution
     from coterie.problems.datasets import Source
 
-    with exits():
-        source = Source(name, target, owner_column, columns, checked(unit))
-        table = source.table(data_dir)
-        parts = _parts(source, table, partition, owners, seed)
-        facts = summary(table, parts) | {"units": distribution(table, parts, source.privacy_unit)}
-        if out is not None:
-            _save(table, facts, out)
+    source = Source(name, target, owner_column, columns, checked(unit))
+    table = source.table(data_dir)
+    parts = _parts(source, table, partition, owners, seed)
+    facts = summary(table, parts) | {"units": distribution(table, parts, source.privacy_unit)}
+    if out is not None:
+        _save(table, facts, out)
     if as_json:
         return print_json(facts)
     _show(facts, table)

@@ -91,11 +91,13 @@ def node(
         summary = outcome.summary(run)
         if run.finished:
             summary["out"] = str(outcome.write(run, out or own.results))
+        if log_format == "json":  # whoever collects its lines gets what it prints, too
+            summary.pop("own_metric", None)
         if as_json:
             print_json(summary)
         elif log_format == "text":
             print(outcome.words(summary))
-        if log_format == "json":  # what people read has the metric on the owner's records
+        if log_format == "json":
             logged = {key: summary[key] for key in _TOLD if key in summary}
             logs.entry("info", "the node ends", party=own.name, **logged)
         if not run.finished:

@@ -10,7 +10,7 @@ import typer
 from coterie import _check
 from coterie.cli import _plan_asked as asked
 from coterie.cli import _shared as options
-from coterie.cli._common import App, exits, print_json
+from coterie.cli._common import App, print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
 from coterie.reports.amounts import many
@@ -93,37 +93,36 @@ def plan(
     """The best certified settings for a budget and a deadline, with the excess risk to expect. Reads no records."""
     if context.invoked_subcommand is not None:
         return
-    with exits():
-        if out is not None and sweep is None:
-            raise InputError("--out: the picture is that of a sweep. Add --sweep epsilon or --sweep owners.")
-        _check.count("rounds_at_most", rounds_at_most)
-        share = asked.share(evaluate, sweep)
-        if sweep is not None and (protocol is not None or colluding is not None):
-            raise InputError(
-                "--sweep: takes the best protocol at every point. Leave --protocol, --colluding out."
-            )
-        base = asked.consortium(sizes, owners, records, dimension, classes, epsilon, delta, topology)
-        base, persons = asked.protecting(base, unit, records_per_person, records_per_unit)
-        asked.check_rate(base_rate, classes, public_target)
-        constants, exchange = asked.public(public_rows, public_target, base, base_rate, persons)
-        if sweep is not None:
-            return _sweep(base, sweep, rounds_at_most, (constants, exchange), out, as_json)
-        from coterie.cli._plan_words import Told, all_json, words
-        from coterie.planning.caps import compare
-        from coterie.planning.evaluation import after, foreseen
-        from coterie.planning.gains import by_sizes
-        from coterie.planning.search import plan as search
-        from coterie.units import RECORD
+    if out is not None and sweep is None:
+        raise InputError("--out: the picture is that of a sweep. Add --sweep epsilon or --sweep owners.")
+    _check.count("rounds_at_most", rounds_at_most)
+    share = asked.share(evaluate, sweep)
+    if sweep is not None and (protocol is not None or colluding is not None):
+        raise InputError(
+            "--sweep: takes the best protocol at every point. Leave --protocol, --colluding out."
+        )
+    base = asked.consortium(sizes, owners, records, dimension, classes, epsilon, delta, topology)
+    base, persons = asked.protecting(base, unit, records_per_person, records_per_unit)
+    asked.check_rate(base_rate, classes, public_target)
+    constants, exchange = asked.public(public_rows, public_target, base, base_rate, persons)
+    if sweep is not None:
+        return _sweep(base, sweep, rounds_at_most, (constants, exchange), out, as_json)
+    from coterie.cli._plan_words import Told, all_json, words
+    from coterie.planning.caps import compare
+    from coterie.planning.evaluation import after, foreseen
+    from coterie.planning.gains import by_sizes
+    from coterie.planning.search import plan as search
+    from coterie.units import RECORD
 
-        task = base.task()
-        table = foreseen(task, base.classes, share)
-        with progress() as tell:
-            trained = after(task, share) if share else task
-            best = search(trained, rounds_at_most, constants, tell, protocol, colluding)
-            caps = compare(trained, best, rounds_at_most, constants, colluding) if base.unit != RECORD else ()
-        who = by_sizes(trained, best)
-        advice = Told(base, rounds_at_most, best, exchange, table, share, caps, who)
-        return print_json(all_json(advice)) if as_json else print(words(advice))
+    task = base.task()
+    table = foreseen(task, base.classes, share)
+    with progress() as tell:
+        trained = after(task, share) if share else task
+        best = search(trained, rounds_at_most, constants, tell, protocol, colluding)
+        caps = compare(trained, best, rounds_at_most, constants, colluding) if base.unit != RECORD else ()
+    who = by_sizes(trained, best)
+    advice = Told(base, rounds_at_most, best, exchange, table, share, caps, who)
+    return print_json(all_json(advice)) if as_json else print(words(advice))
 
 
 def _sweep(
@@ -205,58 +204,57 @@ def join(
     as_json: options.AsJson = False,
 ) -> None:
     """Whether joining pays for one owner. Reads that owner's rows, here; the answer is not a release."""
-    with exits():
-        place(out)
-        _check.count("rounds_at_most", rounds_at_most)
-        from coterie.experiments.experiment import Experiment
+    place(out)
+    _check.count("rounds_at_most", rounds_at_most)
+    from coterie.experiments.experiment import Experiment
 
-        chosen = Experiment(
-            data=data,
-            target=target,
-            owner_column=owner_column,
-            owners=1 if _own_file(data, owner_column) else None,
-            columns=columns,
-            features=features,
-            topology="complete",
-            delta=delta,
+    chosen = Experiment(
+        data=data,
+        target=target,
+        owner_column=owner_column,
+        owners=1 if _own_file(data, owner_column) else None,
+        columns=columns,
+        features=features,
+        topology="complete",
+        delta=delta,
+        epsilon=(epsilon,),
+        unit="record",
+    )
+    from coterie.cli import _join_words
+    from coterie.cli._words import about_file
+    from coterie.planning.join import ask, check_asked, look
+    from coterie.planning.public import Consortium
+
+    check_asked(topology, partners, partner_records)
+    from coterie.experiments.prepare import prepare
+
+    with progress() as tell:
+        tell("loading data", 0, 0)
+        whose = None if _own_file(data, owner_column) else owner
+        prepared = prepare(chosen, data_dir)
+        x, y, classes = rows_of(prepared, whose)
+        base = Consortium(
+            sizes=(len(y),),
+            dimension=x.shape[1],
+            classes=classes,
             epsilon=(epsilon,),
-            unit="record",
+            delta=delta,
+            topology=topology,
         )
-        from coterie.cli import _join_words
-        from coterie.cli._words import about_file
-        from coterie.planning.join import ask, check_asked, look
-        from coterie.planning.public import Consortium
-
-        check_asked(topology, partners, partner_records)
-        from coterie.experiments.prepare import prepare
-
-        with progress() as tell:
-            tell("loading data", 0, 0)
-            whose = None if _own_file(data, owner_column) else owner
-            prepared = prepare(chosen, data_dir)
-            x, y, classes = rows_of(prepared, whose)
-            base = Consortium(
-                sizes=(len(y),),
-                dimension=x.shape[1],
-                classes=classes,
-                epsilon=(epsilon,),
-                delta=delta,
-                topology=topology,
-            )
-            own = look(x, y, classes, tell)
-            answer = ask(own, base, partners, partner_records, rounds_at_most, tell)
-        if out is not None:
-            _join_picture(answer, owner, epsilon, partners, out)
-        if as_json:
-            return print_json(
-                {"owner": owner, **_join_words.to_json(answer), "out": None if out is None else str(out)}
-            )
-        print(_join_words.words(answer, owner, epsilon, partners, partner_records))
-        table = prepared.table
-        for line in about_file(table, table.findings if whose is None else (), warn=True):
-            print(line)  # findings count all rows, so they are shown only if all are the asking owner's
-        if out is not None:
-            print(f"written: {out}")
+        own = look(x, y, classes, tell)
+        answer = ask(own, base, partners, partner_records, rounds_at_most, tell)
+    if out is not None:
+        _join_picture(answer, owner, epsilon, partners, out)
+    if as_json:
+        return print_json(
+            {"owner": owner, **_join_words.to_json(answer), "out": None if out is None else str(out)}
+        )
+    print(_join_words.words(answer, owner, epsilon, partners, partner_records))
+    table = prepared.table
+    for line in about_file(table, table.findings if whose is None else (), warn=True):
+        print(line)  # findings count all rows, so they are shown only if all are the asking owner's
+    if out is not None:
+        print(f"written: {out}")
 
 
 def _own_file(data: str, owner_column: str | None) -> bool:

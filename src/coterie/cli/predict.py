@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import exits
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,25 +24,24 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file to write; default: standard output.")] = None,
 ) -> None:
     """Predict new rows, in the target's own unit and class names: a row of CSV for each row of the file."""
-    with exits():
-        from coterie.model import OutOfRange, load
-        from coterie.model.format import check_new, write
+    from coterie.model import OutOfRange, load
+    from coterie.model.format import check_new, write
 
-        if out is not None:
-            check_new("out", out)
-        trained = load(model)
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always", OutOfRange)
-            rows, about = _rows(trained, file)
-            text = predictions(trained, rows)
-        if out is None:
-            sys.stdout.write(text)
-        else:
-            print(f"written: {write(out, text.encode())}")
-        for warning in warned:
-            print(f"warning: {warning.message}", file=sys.stderr)
-        for remark in about:
-            print(f"your file: {remark}", file=sys.stderr)
+    if out is not None:
+        check_new("out", out)
+    trained = load(model)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", OutOfRange)
+        rows, about = _rows(trained, file)
+        text = predictions(trained, rows)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        print(f"written: {write(out, text.encode())}")
+    for warning in warned:
+        print(f"warning: {warning.message}", file=sys.stderr)
+    for remark in about:
+        print(f"your file: {remark}", file=sys.stderr)
 
 
 def predictions(trained: TrainedModel, rows: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import print_json
 
 
 def report(
@@ -16,10 +16,9 @@ def report(
     as_json: options.AsJson = False,
 ) -> None:
     """Write report.html of a run's folder again, as after an audit added its finding."""
-    with exits():
-        from coterie.experiments.output import rewrite_report
+    from coterie.experiments.output import rewrite_report
 
-        place = rewrite_report(folder)
-        if as_json:
-            return print_json({"folder": str(folder), "report": str(place), "bytes": place.stat().st_size})
-        print(f"written: {place}")
+    place = rewrite_report(folder)
+    if as_json:
+        return print_json({"folder": str(folder), "report": str(place), "bytes": place.stat().st_size})
+    print(f"written: {place}")

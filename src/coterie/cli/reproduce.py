@@ -15,7 +15,7 @@ import typer
 
 import coterie
 from coterie.cli import _shared as options
-from coterie.cli._common import exits, print_json
+from coterie.cli._common import print_json
 from coterie.cli._progress import progress
 from coterie.errors import InputError
 
@@ -33,17 +33,16 @@ def reproduce(
     as_json: options.AsJson = False,
 ) -> None:
     """A paper's tables and figures beside certified defaults; from a checkout. Interrupted, it goes on where it was."""
-    with exits():
-        if name is None and docs is None:
-            raise InputError("name: not given. Name a paper, such as liu_2022, or give --docs.")
-        command = _command()
-        facts, text = ({}, "") if name is None else _run(command, name, quick, out, data_dir)
-        if docs is not None:
-            facts["docs"] = {"file": str(docs / "results.md"), "reproductions": command.write_docs(out, docs)}
-            text += f"written: {docs / 'results.md'}"
-        if as_json:
-            return print_json(facts)
-        print(text)
+    if name is None and docs is None:
+        raise InputError("name: not given. Name a paper, such as liu_2022, or give --docs.")
+    command = _command()
+    facts, text = ({}, "") if name is None else _run(command, name, quick, out, data_dir)
+    if docs is not None:
+        facts["docs"] = {"file": str(docs / "results.md"), "reproductions": command.write_docs(out, docs)}
+        text += f"written: {docs / 'results.md'}"
+    if as_json:
+        return print_json(facts)
+    print(text)
 
 
 def _command() -> ModuleType:

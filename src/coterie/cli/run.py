@@ -12,7 +12,6 @@ import typer
 
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
-from coterie.cli._common import exits
 from coterie.cli._folders import RUNS, RunRequest, carried_out, usual_name
 from coterie.cli._progress import progress
 from coterie.cli._spread import Spread, check_unused, run_spread
@@ -94,27 +93,26 @@ def run(
     as_json: options.AsJson = False,
 ) -> None:
     """Train one model across owners and tell what it cost in privacy. No argument: the demonstration."""
-    with exits():
-        chosen = choose(experiment, context.params, epsilon, set_ or [])
-        from coterie.experiments import output
+    chosen = choose(experiment, context.params, epsilon, set_ or [])
+    from coterie.experiments import output
 
-        output.check_place(out or RUNS / usual_name(chosen))
-        if out is not None:
-            output.check_folder(out)
-        where = Spread(processes, coordinator, process_id, timeout, checkpoint, resume)
-        asked = RunRequest(chosen, data_dir, out, as_json, tuple(log or ()), log_oracles)
-        if log or log_oracles:
-            from coterie.experiments.logs import wanted
+    output.check_place(out or RUNS / usual_name(chosen))
+    if out is not None:
+        output.check_folder(out)
+    where = Spread(processes, coordinator, process_id, timeout, checkpoint, resume)
+    asked = RunRequest(chosen, data_dir, out, as_json, tuple(log or ()), log_oracles)
+    if log or log_oracles:
+        from coterie.experiments.logs import wanted
 
-            wanted(asked.log, log_oracles, in_folder=True)  # before any work
-        with progress() as tell:
-            if chosen.engine == "spmd":
-                text = run_spread(asked, where, tell)
-            else:
-                check_unused(where, chosen.engine)
-                keep_compiled()
-                text = carried_out(asked, tell)
-        print(text)
+        wanted(asked.log, log_oracles, in_folder=True)  # before any work
+    with progress() as tell:
+        if chosen.engine == "spmd":
+            text = run_spread(asked, where, tell)
+        else:
+            check_unused(where, chosen.engine)
+            keep_compiled()
+            text = carried_out(asked, tell)
+    print(text)
 
 
 def choose(file: Path | None, options: dict[str, Any], epsilon: str | None, pairs: list[str]) -> Experiment:
@@ -213,6 +211,6 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             raise InputError(f"--set {pair!r}: must look like KEY=VALUE.")
         try:
             settings[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, or more digits or brackets than are read
             settings[key] = value
     return settings

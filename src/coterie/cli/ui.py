@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import exits
 from coterie.cli._folders import RUNS
 from coterie.errors import InputError
 
@@ -24,13 +23,12 @@ def ui(
 
     Runs go on without it, and are there when it is started again.
     """
-    with exits():
-        for needed in ("starlette", "uvicorn"):
-            if find_spec(needed) is None:
-                raise InputError(f"{needed} is not installed. Install it: pip install 'coterie[ui]'")
-        from coterie.ui.server import serve
+    for needed in ("starlette", "uvicorn"):
+        if find_spec(needed) is None:
+            raise InputError(f"{needed} is not installed. Install it: pip install 'coterie[ui]'")
+    from coterie.ui.server import serve
 
-        serve(runs, data_dir, port, _tell)
+    serve(runs, data_dir, port, _tell)
 
 
 def _tell(address: str) -> None:

@@ -56,6 +56,12 @@ def rows_of(context: Context, owners: Array) -> Context:
     )
 
 
+def flat(message: PyTree) -> Array:
+    """All numbers of a message in a row."""
+    leaves = [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(message)]
+    return jnp.concatenate(leaves) if leaves else jnp.zeros(0, jnp.float32)
+
+
 def with_records(function: Callable, holdings: Holdings, given: tuple, context: Context) -> PyTree:
     """`function(own records, *own rows of given, own context)` of every owner, in the owners' order."""
     mapped = jax.vmap(function, (*(0,) * (len(given) + 1), AXES))

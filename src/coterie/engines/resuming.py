@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +13,8 @@ from jax.experimental import multihost_utils as hosts
 from coterie._types import PyTree
 from coterie.engines import checkpoint, steps
 from coterie.engines.layout import MeshLayout, everyones, models, real, restored
+from coterie.engines.steps import PastSteps
 from coterie.errors import InputError
-
-
-class PastSteps(NamedTuple):
-    """What a run has left behind so far, as lists of one entry a chunk; looks only where the probe looks."""
-
-    points: list[int]
-    looks: list[PyTree]
-    infos: list[PyTree]
-    messages: list[PyTree]
 
 
 def keep(parts: MeshLayout, carry: PyTree, past: PastSteps, file: Path, mark: str) -> None:

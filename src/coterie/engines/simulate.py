@@ -39,28 +39,21 @@ def simulate(
     total = len(ticks.step)
     every = min(every or total, total)
     block = steps.block_length(static, world.shards, every)
-    points, looks, infos, messages = [], [], [], []
+    past = steps.PastSteps([], [], [], [])
     with jax.threefry_partitionable(False):  # the same generator, two to three times faster on a CPU
         carry = steps.start(static, world, program.params)
         for first in range(0, total, every):
             chunk = jax.tree.map(lambda leaf, first=first: leaf[first : first + every], ticks)
             carry, (info, message) = steps.advance(static, block, world, carry, chunk)
-            infos.append(info)
-            messages.append(message)
-            points.append(min(first + every, total))
+            past.infos.append(info)
+            past.messages.append(message)
+            past.points.append(min(first + every, total))
             if probe is not None:
-                looks.append(jax.tree.map(np.asarray, probe(steps.models(static, carry))))
+                past.looks.append(jax.tree.map(np.asarray, probe(steps.models(static, carry))))
             if progress is not None:
                 jax.block_until_ready(carry)
-                progress(points[-1], total)
-    return Trace(
-        step=np.asarray(points),
-        probes=steps.joined(looks, np.stack) if looks else None,
-        model=steps.models(static, carry),
-        info=steps.joined(infos, np.concatenate),
-        messages=steps.joined(messages, np.concatenate) if transcript else None,
-        turns=turns,
-    )
+                progress(past.points[-1], total)
+    return past.trace(steps.models(static, carry), turns, transcript)
 
 
 def play(

@@ -14,11 +14,11 @@ import jax
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.engines import checkpoint, resuming, steps
+from coterie.engines import checkpoint, resuming
 from coterie.engines.layout import MeshLayout, advance, everyones, laid_out, models, start
 from coterie.engines.processes import check_agreement, losing
-from coterie.engines.resuming import PastSteps
 from coterie.engines.schedule import Tick, ticks_of
+from coterie.engines.steps import PastSteps
 from coterie.program import Holdings, Program, Trace
 from coterie.topologies.mixing import Mixer
 
@@ -66,14 +66,7 @@ def spmd(
             if progress is not None:
                 progress(past.points[-1], total)
         model = everyones(parts, models(parts, carry))
-    return Trace(
-        step=np.asarray(past.points),
-        probes=steps.joined(past.looks, np.stack) if past.looks else None,
-        model=model,
-        info=steps.joined(past.infos, np.concatenate),
-        messages=steps.joined(past.messages, np.concatenate) if transcript else None,
-        turns=turns,
-    )
+    return past.trace(model, turns, transcript)
 
 
 def _chunk(ticks: Tick, first: int, every: int) -> Tick:

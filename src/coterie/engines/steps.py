@@ -35,7 +35,7 @@ from coterie.mechanisms.noise import NoiseSpec
 from coterie.mechanisms.normals import WIDE
 from coterie.mechanisms.sampling import FullBatch, Sampler
 from coterie.mechanisms.shared import Sharing, correlated, sharing_of
-from coterie.program import Context, Holdings, Program, Rounds, Shards, State, Visits
+from coterie.program import Context, Holdings, Program, Rounds, Shards, State, Trace, Visits
 from coterie.topologies.mixing import Mixer
 
 _BLOCK = 1 << 19  # numbers drawn or gathered at once: 2 MiB of float32 stay near the cores
@@ -276,7 +276,6 @@ def _spoken(
     An owner that has made all its releases says nothing: its message is blanked before anyone sees it. Where
     owners are spread, only the visitor's own device computes; the others add zeros to what it says.
     """
-
     if static.axis is None:
         message, after = emit()
         message = jax.tree.map(lambda leaf: jnp.where(speaks, leaf, jnp.zeros_like(leaf)), message)
@@ -323,6 +322,26 @@ def models(static: Static, carry: PyTree) -> PyTree:
     if isinstance(static.functions, Rounds):
         return jax.vmap(static.functions.model)(carry.public)
     return jax.tree.map(lambda leaf: leaf[None], static.functions.model(carry[0]))
+
+
+class PastSteps(NamedTuple):
+    """What a run has left behind so far, as lists of one entry a chunk; looks only where the probe looks."""
+
+    points: list[int]
+    looks: list[PyTree]
+    infos: list[PyTree]
+    messages: list[PyTree]
+
+    def trace(self, model: PyTree, turns: np.ndarray, transcript: bool) -> Trace:
+        """All of it, joined."""
+        return Trace(
+            step=np.asarray(self.points),
+            probes=joined(self.looks, np.stack) if self.looks else None,
+            model=model,
+            info=joined(self.infos, np.concatenate),
+            messages=joined(self.messages, np.concatenate) if transcript else None,
+            turns=turns,
+        )
 
 
 def joined(trees: list, how: Callable[[list], np.ndarray]) -> PyTree:

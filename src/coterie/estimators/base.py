@@ -86,6 +86,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _fit(self, X: Any, y: Any, owners: Any, groups: Any) -> PrivateEstimator:
         named = getattr(y, "name", None)
         x, y = self._checked(X, y)
+        _check_filled(y)
         target = self._target(y)
         ranges = columns_of(x, self.bounds)
         name = str(named or free(TARGET, ranges.columns))
@@ -197,6 +198,13 @@ class PrivateEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _target(self, y: np.ndarray) -> FittedTarget:
         """What is to be learnt, as the table takes it."""
+
+
+def _check_filled(y: np.ndarray) -> None:
+    import pandas as pd
+
+    if (empty := pd.isna(y)).any():
+        raise InputError(f"y: row {int(np.argmax(empty)) + 1} is empty. Remove such rows.")
 
 
 def _seed(random_state: Any) -> int:

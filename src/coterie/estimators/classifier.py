@@ -72,7 +72,11 @@ class CoterieClassifier(ClassifierMixin, PrivateEstimator):
         declared = self.classes is not None
         self.classes_ = np.unique(np.asarray(self.classes) if declared else y)
         if len(self.classes_) < 2:
-            raise InputError("y: has one class; needs at least 2. Give rows of both, or declare classes.")
+            raise InputError(
+                f"classes={self.classes!r:.80}: must be two or more different values."
+                if declared
+                else "y: has one class; needs at least 2. Give rows of both, or declare classes."
+            )
         known = np.isin(y, self.classes_)
         if not known.all():
             raise InputError(

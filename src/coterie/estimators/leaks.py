@@ -6,6 +6,8 @@ It sees what was read off its rows, who called it, and which rows it has met bef
   nobody charged.
 * A call from `sklearn.model_selection` (a search, a cross-validation, a learning curve): many fits on shared rows, and
   scores of held-out ones.
+* A call from any other estimator of scikit-learn, such as a calibration, a vote or a choice of columns: what it learns
+  itself of the rows, and how often it fits.
 * A fit on rows of which at least one in ten was in an earlier fit of this process: each fit pays for itself alone. Rows
   are compared by their features, whatever the target; hashes are keyed anew in each process and never leave it.
 
@@ -92,17 +94,38 @@ def _of_fits(rows: Frame, callers: Sequence[FrameType]) -> Iterator[str]:
     hashes = _hashes(rows)
     again = any(np.isin(hashes, earlier).mean() >= _SHARED for earlier in _met)
     modules = [str(frame.f_globals.get("__name__", "")) for frame in callers]
+    around = next(filter(None, map(_meta_estimator, callers)), "")
     if any(name.startswith("sklearn.model_selection") for name in modules):
         yield (
             "fit was called by sklearn.model_selection: each of its fits spends the budget again on rows that they "
             "share, and scores of held-out rows are a release that nobody charged. Choose settings on public rows, "
             f"{_PUBLIC}"
         )
+    elif around:
+        yield (
+            f"fit was called by scikit-learn's {around}: each of its fits spends the budget by itself, and what it "
+            "learns of the rows beside them, such as a calibration or a choice of columns, is a release that nobody "
+            f"charged. Fit this estimator alone, {_PUBLIC}"
+        )
     elif again:
         yield (
             "fit was called on rows that an earlier fit of this process has used: what the fits cost adds up, and "
             "`privacy_` knows of one alone. Fit once, " + _PUBLIC
         )
+
+
+def _meta_estimator(frame: FrameType) -> str:
+    """The name of scikit-learn's estimator whose method this is, unless `_of_pipelines` knows it; else nothing."""
+    from sklearn.base import BaseEstimator
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.pipeline import Pipeline
+
+    caller = frame.f_locals.get("self")
+    known = isinstance(caller, (Pipeline, TransformedTargetRegressor)) or not isinstance(
+        caller, BaseEstimator
+    )
+    own = str(frame.f_globals.get("__name__", "")).startswith("sklearn.")
+    return "" if known or not own else type(caller).__name__
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

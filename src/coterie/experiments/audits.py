@@ -13,7 +13,7 @@ from coterie.accounting import Certificate
 from coterie.accounting.plans import certificates_of
 from coterie.audit import whole
 from coterie.audit.attack import Audit, audit, check_effort
-from coterie.audit.neighbours import World, words, worst_case
+from coterie.audit.neighbours import AuditWorld, worst_case
 from coterie.audit.table import shift
 from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
@@ -61,8 +61,8 @@ def audit_experiment(
     _check.one_of("calibration", experiment.calibration, CALIBRATIONS)
     options = typed(experiment.protocol, known, experiment.settings)
     budgets = experiment.epsilon.values() if isinstance(experiment.epsilon, dict) else experiment.epsilon
-    world = World(
-        owners=experiment.owners or World.owners,
+    world = AuditWorld(
+        owners=experiment.owners or AuditWorld.owners,
         records=effort.records,
         dim=effort.dim,
         epsilon=max(budgets),
@@ -73,17 +73,14 @@ def audit_experiment(
     tell("choosing noise", 0, 0)
     setting = worst_case(experiment.protocol, world, options)
     audited = audit(
-        setting.program,
-        setting.neighbours,
-        setting.mixer,
+        setting,
         delta=experiment.delta,
         games=GAMES if effort.games is None else effort.games,
         confidence=effort.confidence,
         seed=experiment.seed,
-        without=setting.without,
         progress=tell,
     )
-    return Audited(words(setting), audited)
+    return Audited(setting.words, audited)
 
 
 def audit_run(
@@ -110,13 +107,12 @@ def audit_run(
     groups = groups_of(table, experiment.evaluate_by)
     sheet = sheet_of(table, task.problem, program.plan.relation, groups, task.unit)
     audited = whole.audit_whole(
-        setting,
+        setting._replace(table=shift(ballot_of(program, sheet), program.plan, owner)),
         delta=task.delta,
         games=effort.games,
         confidence=effort.confidence,
         seed=experiment.seed if seed is None else seed,
         progress=tell,
-        table=shift(ballot_of(program, sheet), program.plan, owner),
     )
     return Audited(whole.words(setting, setup.prepared.partition.names[owner]), audited)
 

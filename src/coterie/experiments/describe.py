@@ -18,7 +18,7 @@ from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, P
 from coterie.problems.datasets import DATASETS
 from coterie.reports.promise import promise
 from coterie.reports.statement import KEPT, SOMETIMES, Facts, statement, undeclared
-from coterie.reports.written import Certified, Number, Provenance, WrittenNetwork, WrittenPrivacy, numbers
+from coterie.reports.written import Certified, Number, Provenance, WrittenNetwork, WrittenPrivacy
 from coterie.units import RECORD, at_owners, counted, several, told_owners
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ def privacy(
         claimed=None if claim["epsilon"] is None else Number(claim["epsilon"]),
         claim=claim,
         certified=Certified(
-            max=Number(worst.epsilon), per_owner=numbers(certificate.epsilon for certificate in certificates)
+            max=Number(worst.epsilon),
+            per_owner=tuple(Number(certificate.epsilon) for certificate in certificates),
         ),
         all_others=together,
         owners_per_person=known["owners_per_person"],

@@ -117,15 +117,11 @@ def _points(result: Result, certified: float | str) -> list[tuple[int, dict[str,
             "disagreement": apart,
             f"{mark}{result.prepared.judge.metric}": value,
         }
-        spent = float(certified) if step == last else _spent(result, step) if public else None
-        found.append((step, values if spent is None else values | {"certified_epsilon": spent}))
+        spent = [float(certified)] if step == last else None
+        if spent is None and public:
+            spent = spent_after(result.program, result.prepared.task.delta, step)
+        found.append((step, values if spent is None else values | {"certified_epsilon": max(spent)}))
     return found
-
-
-def _spent(result: Result, step: int) -> float | None:
-    """The largest owner's ε after that many rounds; None where messages do not come once a round."""
-    spent = spent_after(result.program, result.prepared.task.delta, step)
-    return None if spent is None else max(spent)
 
 
 def spent_after(program: Program, delta: float, step: int) -> list[float] | None:

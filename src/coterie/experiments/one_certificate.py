@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from coterie import _check
 from coterie._rounding import upper
 from coterie.accounting import Certificate, recompute
 from coterie.errors import InputError
@@ -77,4 +78,5 @@ def number(value: Any) -> float:
     """JSON's number or "inf"; anything else is not a number and equals nothing."""
     if value == "inf":
         return math.inf
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and _check.finite(value)
+    return float(value) if fits else math.nan

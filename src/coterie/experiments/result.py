@@ -31,7 +31,6 @@ from coterie.reports.written import (
     WrittenMetric,
     WrittenPartition,
     WrittenPrivacy,
-    numbers,
     plain,
 )
 
@@ -118,7 +117,13 @@ class Result(Fitted):
                 counts=self.class_counts.tolist() if self.class_counts.size else None,
             ),
             findings=Findings(about_rows=tuple(self.findings)),
-            benefit=_benefit(self),
+            benefit=Benefit(
+                joint=tuple(
+                    map(Number, np.broadcast_to(self.curve[-1], task.owners))
+                ),  # one register is everybody's
+                own=tuple(map(Number, self.own)),
+                oracle=("joint", "own") if is_oracle(self.joint) else ("own",),
+            ),
             over_epsilon=_over_epsilon(self.over_epsilon) if len(self.over_epsilon) else None,
             provenance=describe.provenance(experiment),
             out=out,
@@ -183,12 +188,6 @@ def _metric(result: Result) -> WrittenMetric:
     )
 
 
-def _benefit(result: Result) -> Benefit:
-    ends = np.broadcast_to(result.curve[-1], result.prepared.task.owners)  # one register is everybody's
-    follow = ("joint", "own") if is_oracle(result.joint) else ("own",)
-    return Benefit(joint=numbers(ends), own=numbers(result.own), oracle=follow)
-
-
 def _over_epsilon(rows: np.ndarray) -> OverEpsilon:
-    epsilon, joint, local_only = map(numbers, rows.T)
+    epsilon, joint, local_only = (tuple(map(Number, column)) for column in rows.T)
     return OverEpsilon(epsilon=epsilon, joint=joint, local_only=local_only)

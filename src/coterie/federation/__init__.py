@@ -7,7 +7,7 @@ network.py        a network's founding: the agreement, an authority, a folder fo
 party.py          one party's own file
 records.py        an owner's records, checked against the agreement and found in the ledger
 node.py           one party's whole run; outcome.py: what it keeps of it
-owner.py          an owner's part in it; training.py, beside.py: the machines that it is made of
+owner.py          an owner's part in it; training.py, after.py: the machines that it is made of
 local.py          all parties as processes of this machine
 control.py        the socket by which its own user stops a node; actions.py: what administrators did
 troubles.py       what keeps a party from others

@@ -94,8 +94,7 @@ class Collaboration:
     @property
     def steps(self) -> int:
         """How many rounds, ticks or visits training has."""
-        schedule = self.program.schedule
-        return schedule if isinstance(schedule, int) else len(schedule)
+        return self.program.steps
 
     @property
     def last_step(self) -> int:

@@ -31,6 +31,8 @@ FINISHED, LEAVES = b"finished", b"leaves"  # why a party says BYE
 _TICK = 0.05  # seconds
 _SECOND = 1.0  # between two status files, two farewells, two questions for a greeting
 _WAITING = 256  # frames of one sender
+# Goes on while the machine sleeps: its peers may have believed another process meanwhile, so that it asks them again.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Transport(Protocol):
@@ -72,32 +74,28 @@ class FrameTerms(NamedTuple):
     linger: float = 60.0  # seconds for which a finished party still answers the others
 
 
+class Hooks(NamedTuple):
+    """Whom a driver tells what it sees, and asks."""
+
+    log: Log
+    status: Path | None = None  # where the last snapshot is kept
+    public: Callable[[], Mapping[str, Any]] = dict  # what is added to snapshots
+    stop: Callable[[], bool] = lambda: False  # whether to stop; asked between two steps
+    left: Callable[[str], None] = lambda peer: None  # told of each peer that leaves
+    shown: Callable[[Mapping[str, Any]], None] = lambda snapshot: (
+        None
+    )  # told every snapshot, about one a second
+
+
 class Driver:
     """Runs one party; `run` returns when the party has finished or was told to stop."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        transport: Transport,
-        terms: FrameTerms,
-        *,
-        log: Log,
-        status: Path | None = None,
-        public: Callable[[], Mapping[str, Any]] = dict,
-        stop: Callable[[], bool] = lambda: False,
-        left: Callable[[str], None] = lambda peer: None,
-        shown: Callable[[Mapping[str, Any]], None] = lambda snapshot: None,
-    ) -> None:
-        """`status`: where a snapshot is kept, with what `public` adds; `stop` is asked between two steps.
-
-        `left` is called with each peer that leaves, and `shown` with every snapshot, about one a second.
-        """
+    def __init__(self, machine: Machine, transport: Transport, terms: FrameTerms, hooks: Hooks) -> None:
         self._machine, self._transport, self._terms = machine, transport, terms
-        self._log, self._status, self._public, self._stop, self._left = log, status, public, stop, left
-        self._shown = shown
+        self._hooks, self._log = hooks, hooks.log
         size = 2 * terms.longest + (1 << 20)
         self._inbox = Inbox(transport.admitted, count=_WAITING, size=size)
-        self._began = time.monotonic()
+        self._began = time.clock_gettime(_CLOCK)
         self._next_tick = self._next_second = 0.0
         self._greeted: set[str] = set()
         self._changed = False
@@ -109,7 +107,7 @@ class Driver:
         self._versions: set[str] = set()  # peers of another version, who were named once
         self._done_at: float | None = None
         self._forged: Counter[str] = Counter()  # frames that were logged
-        self.refusals = Refusals(log)
+        self.refusals = Refusals(hooks.log)
         self.traffic: Counter[str] = Counter()
 
     def run(self) -> bool:
@@ -149,14 +147,14 @@ class Driver:
             "dropped": self._inbox.dropped,
             "forged": self._transport.forged(),
             "traffic": dict(self.traffic),
-            **self._public(),
+            **self._hooks.public(),
         }
 
     def _now(self) -> float:
-        return time.monotonic() - self._began
+        return time.clock_gettime(_CLOCK) - self._began
 
     def _over(self) -> bool:
-        if self._stop():
+        if self._hooks.stop():
             return True
         if self._done_at is None:
             return False
@@ -176,7 +174,7 @@ class Driver:
             self._changed = False
             here = self._transport.alive()
             for peer in self._here - here:
-                self._left(peer)
+                self._hooks.left(peer)
             self._greet(sorted(here - self._here))
             self._here = here
 
@@ -285,11 +283,12 @@ class Driver:
     def _write(self, state: str) -> None:
         """Write the snapshot atomically. A full disk does not stop the party here: the ledger reports it."""
         snapshot = self.snapshot(state)
-        self._shown(snapshot)
-        if self._status is None:
+        self._hooks.shown(snapshot)
+        status = self._hooks.status
+        if status is None:
             return
         try:
-            _files.put(self._status, json.dumps(snapshot).encode())
+            _files.put(status, json.dumps(snapshot).encode())
         except OSError as error:
             self._log(warning(f"status not written: {error.strerror}"))
 

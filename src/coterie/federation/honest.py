@@ -23,7 +23,8 @@ def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
     """What the owner's ledger is charged for: its messages or, where it trusts the aggregator, the sums alone.
 
     Guarantee: an agreement cannot make an owner rely on others' noise. Whoever founds a network could otherwise be
-    the aggregator, and all the other owners too, whose shares of the noise are then none.
+    the aggregator, and all the other owners too, whose shares of the noise are then none. Nor is an aggregator trusted
+    alone that a router's keeper reads along with.
     """
     plan = planned.program.plan
     if plan.masked is not None:
@@ -31,9 +32,14 @@ def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
         return (
             plan if enough else replace(plan, charged=None, quorum=0, masked=None, view="public transcript")
         )
-    if plan.quorum == 0 or party.trusts_aggregator:
+    if plan.quorum == 0 or (party.trusts_aggregator and not _is_overheard(party, planned)):
         return plan
     return replace(plan, charged=None, quorum=0, view="public transcript")
+
+
+def _is_overheard(party: Party, planned: Collaboration) -> bool:
+    """Whether a router reads what the owner sends its hub: frames are sealed where both made their keys at home."""
+    return party.router is not None and not {party.name, planned.hub} <= set(planned.agreement.keys)
 
 
 def needed(planned: Collaboration) -> int:
@@ -68,6 +74,12 @@ def unaffordable(party: Party, planned: Collaboration, epsilon: float) -> Budget
             f"epsilon={epsilon:g}: this run costs more unless {needed(planned)} other owners are honest, and "
             f"{parties.NAME} knows {len(party.honest)}. Compare key fingerprints with them, not with the founder, and "
             'write honest = {NAME = "FINGERPRINT", …}.'
+        )
+    if party.trusts_aggregator:
+        return BudgetError(
+            f"epsilon={epsilon:g}: this run costs more against whoever keeps the router, which sees messages with less "
+            "noise than the aggregator publishes. Make keys at home, the aggregator too, so that frames are sealed: "
+            "coterie network request FOLDER NAME; or agree on view=untrusted."
         )
     return BudgetError(
         f"epsilon={epsilon:g}: this run costs more against the aggregator, who sees messages with less noise than "

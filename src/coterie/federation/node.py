@@ -17,10 +17,9 @@ from coterie.errors import InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import consent, forgetting
 from coterie.federation import owner as owners
-from coterie.federation.beside import Start, hub
 from coterie.federation.collaboration import Collaboration, collaboration
 from coterie.federation.connections import longest, resolved, transport
-from coterie.federation.drive import Driver, FrameTerms
+from coterie.federation.drive import Driver, FrameTerms, Hooks
 from coterie.federation.honest import has_keys
 from coterie.federation.party import Party
 from coterie.federation.releases.journal import Journal
@@ -29,6 +28,7 @@ from coterie.federation.releases.side import OwnRecords
 from coterie.federation.releases.witness import Joining, Witnessed
 from coterie.federation.shapes.centring import Centring
 from coterie.federation.shapes.evaluation import Evaluated
+from coterie.federation.training import Start, hub
 from coterie.federation.transport import trust
 from coterie.federation.transport.lines import Log
 from coterie.federation.transport.machine import Machine
@@ -96,7 +96,7 @@ def run(
         journal = held.enter_context(_journal(party, planned.agreement.run, log))
         owner = None
         if data is not None:
-            owner = owners.owner(party, planned, data, journal, injected_seed, held, log)
+            owner = held.enter_context(owners.owner(party, planned, data, journal, injected_seed, log))
         begin = Start(party, planned, owner.machine if owner else hub(party, journal, injected_seed))
         machine = begin.machine(owner and owner.sums(planned), journal)
         host.between()
@@ -115,12 +115,14 @@ def run(
             witnessed,
             transport(party, planned, own),
             FrameTerms(planned.digest, longest(planned), linger),
-            log=log,
-            status=party.status,
-            public=lambda: {**(owner.public() if owner else {}), "troubles": troubles.now, **dates},
-            stop=host.stop,
-            left=witnessed.left,
-            shown=host.shown,
+            Hooks(
+                log,
+                status=party.status,
+                public=lambda: {**(owner.public() if owner else {}), "troubles": troubles.now, **dates},
+                stop=host.stop,
+                left=witnessed.left,
+                shown=host.shown,
+            ),
         )
         log(f"{party.name} joins run {planned.agreement.run[:8]} of {planned.agreement.name!r}")
         with troubles, host.watch(driver.refuse, by_second(ends)) if host.watch else nullcontext():

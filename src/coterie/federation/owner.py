@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ from coterie._types import PyTree
 from coterie.accounting.ledger import Ledger
 from coterie.evaluation.held import Division
 from coterie.federation import records, training
-from coterie.federation.beside import evaluated, sums_side, table_sides
+from coterie.federation.after import evaluated, own_tables, sums_side
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.honest import allowed, charged_plan, own_masks, refuse_one_witness, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal
-from coterie.federation.releases.release import Outlet
+from coterie.federation.releases.release import Outlet, OwnRun
 from coterie.federation.releases.side import Judged, OwnRecords
 from coterie.federation.shapes.tables import OwnTable
 from coterie.federation.transport.lines import private, warning
@@ -40,7 +40,7 @@ RESTORED = (
 
 
 @dataclass
-class Owner:
+class RecordsOwner:
     """What stands between an owner's records and its peers."""
 
     party: Party
@@ -72,7 +72,7 @@ class Owner:
         def emit(_: PyTree) -> bytes:
             """Made of the records when it is wanted: a restart finds them released."""
             own, _ = self._divided(replace(planned, features=planned.plain), at)
-            return sums_side(self.party, planned, own, self.injected_seed).emit(None)
+            return sums_side(self.party, planned, own, self.injected_seed)(None)
 
         return OwnTable(at, emit, self.outlet)
 
@@ -88,25 +88,20 @@ class Owner:
         )
         masks = None if plan.masked is None else own_masks(self.party, planned)
         machine = training.of_owner(planned, at, own, source, self.outlet, masks)
-        sides = table_sides(self.party, planned, own, judged, self.injected_seed)
-        return evaluated(self.party, planned, machine, sides, self.outlet, self.outlet.journal)
+        tables = own_tables(self.party, planned, own, judged, self.outlet, self.injected_seed)
+        return evaluated(self.party, planned, machine, tables, self.outlet.journal)
 
     def _divided(self, planned: Collaboration, at: int) -> tuple[OwnRecords, Judged]:
         assert self.rows is not None
         return records.divided_by(self.rows, planned, self.division, (self.seed, at))
 
 
+@contextmanager
 def owner(
-    party: Party,
-    planned: Collaboration,
-    data: Path,
-    journal: Journal,
-    injected_seed: int | None,
-    held: ExitStack,
-    log: Log,
-) -> Owner:
+    party: Party, planned: Collaboration, data: Path, journal: Journal, injected_seed: int | None, log: Log
+) -> Iterator[RecordsOwner]:
     """Read the records, open the ledger, and say what an administrator must know; nothing is released here."""
-    program, at = planned.program, planned.agreement.owners.index(party.name)
+    at = planned.agreement.owners.index(party.name)
     rows, hashes = records.read(party, planned, data)
     if rows.read_as:
         log(private(f"your file: {rows.read_as}"))
@@ -114,24 +109,17 @@ def owner(
         log(private(f"your file, for your eyes: {line}"))
     division = records.division(planned, at, journal, injected_seed)
     content = records.known_to(party, hashes.content, data, log)
-    ledger = held.enter_context(_ledger(party, planned, at, content, log))
-    outlet = Outlet(
-        ledger,
-        planned.agreement.run,
-        charged_plan(party, planned),
-        at,
-        planned.messages(at),
-        journal,
-        order=records.order(hashes.order, division),
-        tables=planned.table_steps,
-    )
-    _affordable(party, planned, outlet, ledger, log)
-    if program.plan.masked is not None:
-        own_masks(party, planned)  # an error now where its key is not the agreement's
-    if injected_seed is not None:
-        log(warning(TEST_NOISE))
-    seed = secrets.randbits(128) if injected_seed is None else injected_seed
-    return Owner(party, outlet, ledger.terms.epsilon, rows, division, injected_seed, seed)
+    plan, order = charged_plan(party, planned), records.order(hashes.order, division)
+    part = OwnRun(planned.agreement.run, plan, at, planned.messages(at), order, planned.table_steps)
+    with _ledger(party, planned, at, content, log) as ledger:
+        outlet = Outlet(ledger, journal, part)
+        _affordable(party, planned, outlet, ledger, log)
+        if planned.program.plan.masked is not None:
+            own_masks(party, planned)  # an error now where its key is not the agreement's
+        if injected_seed is not None:
+            log(warning(TEST_NOISE))
+        seed = secrets.randbits(128) if injected_seed is None else injected_seed
+        yield RecordsOwner(party, outlet, ledger.terms.epsilon, rows, division, injected_seed, seed)
 
 
 def _affordable(party: Party, planned: Collaboration, outlet: Outlet, ledger: Ledger, log: Log) -> None:

@@ -30,7 +30,8 @@ class Party:
     delta: Probability | None = None
     ledger_file: str | None = None  # `ledger` in the file; one for all networks that the records are in
     same_people: bool = False  # changed records are of the same people, and charged to the same ledger
-    trusts_aggregator: bool = False  # with messages that have less noise than what it publishes
+    # With messages that have less noise than what it publishes; and all but `missing` other owners with their noise.
+    trusts_aggregator: bool = False
     peers: dict[str, str] = field(default_factory=dict)  # whom to dial, and where
     honest: dict[str, str] = field(default_factory=dict)
     # Owners whom this one knows to be honest, and their keys' fingerprints as they told them: masked sums rely on them.

@@ -58,7 +58,7 @@ def owed(
 
     Sound: a run has at most `messages`, each of its own turn, and the ledger has `done` of them; and each table beside
     them. Where turn t reads part t % parts alone, a part's turns less those charged to it are left; where the division
-    is not known, every record is charged as one of the fullest part.
+    is not known, for there was none or another one since, every record is charged as one of the fullest part.
     """
     import dp_accounting as dp
 
@@ -71,10 +71,12 @@ def owed(
     left: dict[tuple[str, int] | None, int] = {None: messages - done}
     if charges.parts:
         charged = ledger.parts(run)
-        left = {None: -(-messages // charges.parts)}
-        for name in {name for name, _ in charged}:
-            left = {
-                (name, part): len(range(part, messages, charges.parts)) - charged.get((name, part), 0)
-                for part in range(charges.parts)
-            }
+        rest = [
+            len(range(part, messages, charges.parts)) - sum(n for (_, of), n in charged.items() if of == part)
+            for part in range(charges.parts)
+        ]
+        names = {name for name, _ in charged}
+        left = {(name, part): rest[part] for name in names for part in range(charges.parts)}
+        if len(names) != 1:
+            left = {None: max(rest)}
     return debts + [Owed(dp.SelfComposedDpEvent(charges.each, n), part) for part, n in left.items() if n > 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
+# What a plan says of each owner.
+_FOR_EACH = ("noise_multiplier", "releases", "sizes", "charged", "extra", "rounded", "lattice")
 # Far below, cells of noise would be zero in single precision, and let a sum's signs through; far above, sums overflow.
 _LEAST_CLIP, _LEAST_NOISE = 2.0**-64, 2.0**-96
 
@@ -46,6 +48,14 @@ class TableNoise:
         """The variance of the noise on each whole number of the sum of these owners' tables; None: of all."""
         everyone = range(len(self.noise_multiplier)) if owners is None else owners
         return sum(self.scale(owner) ** 2 for owner in everyone)
+
+    def among(self, who: Sequence[int]) -> TableNoise:
+        """The noise on the tables of these owners, in this order."""
+        return replace(
+            self,
+            noise_multiplier=tuple(self.noise_multiplier[owner] for owner in who),
+            sizes=tuple(self.sizes[owner] for owner in who),
+        )
 
     def event(self, owner: int) -> DpEvent:
         """What the owner's table is charged as."""
@@ -214,6 +224,16 @@ class ReleasePlan:
         extra = () if self.extra is None else (self.extra[owner],)
         tables = [table.event(owner) for table in self.tables.values()]
         return dp.ComposedDpEvent([event, *extra, *tables]) if extra or tables else event
+
+    def among(self, who: Sequence[int]) -> ReleasePlan:
+        """The plan of these owners, in this order; of noise shared with others nothing is left."""
+        own: dict[str, Any] = {
+            name: None if (rows := getattr(self, name)) is None else tuple(rows[owner] for owner in who)
+            for name in _FOR_EACH
+        }
+        tables = {name: table.among(who) for name, table in self.tables.items()}
+        shared = None if self.shared is None else self.shared.among(who)
+        return replace(self, **own, **tables, shared=shared)
 
     @property
     def tables(self) -> dict[str, TableNoise]:

@@ -2,6 +2,10 @@
 
 The draw and its accounting stand side by side in one class, so that they cannot disagree. All draws are
 hidden inside the owner; the batch's size is never used, only the public `expected` one.
+
+`draw` is the simulations', reproducible from a key. A real owner's samples are `exact`: of words of a cipher that only
+the owner has. What sampling saves rests on nobody's knowing the sample; a key of 64 bits could be searched for, and 30
+bits a record favour some records by a part in millions.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from coterie import _check
 from coterie._types import Array
 from coterie.errors import InputError
 from coterie.mechanisms import normals
+from coterie.mechanisms.discrete import Words
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -28,6 +34,7 @@ _BITS = 30
 # bits are those of a positive, normal float, and floats of such bits are in the same order as the lots.
 _FIRST = 0x00800000
 _NEVER = 2**_BITS  # the lot of padding: larger than any record's, so that it is never in the sample
+_ENDS = 2**64  # above all lots of a real owner's records
 
 
 class Draw(NamedTuple):
@@ -79,6 +86,10 @@ class FixedSize:
             return Draw(jax.random.randint(key, (1,), 0, count), jnp.ones(1, jnp.float32))
         return _below(_NEVER, key, rows, count, self.batch)
 
+    def exact(self, rows: int, source: Words) -> Draw:
+        """A real owner's: those with the smallest lots."""
+        return _smallest(_ENDS, rows, self.batch, source)
+
     def expected(self, size: int) -> float:
         """Exactly `batch`, public."""
         del size
@@ -113,6 +124,10 @@ class Poisson:
         """
         del turn
         return _below(math.floor(self.rate * _NEVER), key, rows, count, min(self.cap, rows))
+
+    def exact(self, rows: int, source: Words) -> Draw:
+        """A real owner's: as `draw`, with the rate rounded down to a multiple of 2^-64."""
+        return _smallest(math.floor(self.rate * _ENDS), rows, self.cap, source)
 
     def expected(self, size: int) -> float:
         """rate × size: public, unlike the number that was really drawn."""
@@ -193,6 +208,7 @@ class Passes:
 
 
 Sampler: TypeAlias = FullBatch | FixedSize | Poisson | OnePass | Passes
+Drawing = (FixedSize, Poisson)  # of these, the ones that leave it to chance
 
 
 def _from(first: Array, batch: int, count: Array) -> Draw:
@@ -213,3 +229,14 @@ def _below(bound: int, key: Array, rows: int, count: Array, batch: int) -> Draw:
     positions = jnp.pad(positions, (0, batch - len(positions)))
     drawn = (jnp.arange(batch) < rows) & (lots[positions] < bound)
     return Draw(positions, drawn.astype(jnp.float32))
+
+
+def _smallest(bound: int, rows: int, most: int, source: Words) -> Draw:
+    """The `most` records with the smallest lots of 64 bits, those with a lot of at least `bound` masked.
+
+    Which of two equal lots is the smaller is not by chance; but n records have any with a chance of n² / 2^65 alone.
+    """
+    lots, batch = source(rows), min(most, rows)
+    positions = np.argpartition(lots, batch - 1)[:batch]
+    drawn = (lots[positions] < bound).astype(np.float32)
+    return Draw(positions.astype(np.int32), drawn)  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def quantities(name: str, values: Any) -> np.ndarray:
     given = np.asarray(values)
     try:
         numbers = given.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.array([_number(cell) for cell in given.tolist()])
     wrong = ~np.isfinite(numbers)
     if wrong.any():
@@ -181,7 +181,7 @@ def _ends(field: Numeric | Plain | Binned) -> tuple[float, float]:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.nan
 
 

@@ -35,6 +35,7 @@ class Loss(NamedTuple):
     length: Callable[[int], float]  # (parameters) -> a guess of how long the optimum is
     tasks: tuple[Task, ...] = ()  # which targets of a table its scores say something of
     classes: int = 0  # of the target; 0: a quantity
+    residual: bool = False  # whether its slope is s - y, so that second moments say all that gradients need
     models: int = 1  # of how many separate losses, each of one score, it is the sum
     bend: float | None = None  # curvature in the scores at score 0; None: `smoothness`, attained there
     directions: int | None = None  # in how many directions it bends there; None: all `outputs`
@@ -119,6 +120,7 @@ def squared() -> Loss:
         strong_convexity=1.0,
         length=length_for_quantities,
         tasks=("regression", "binary"),
+        residual=True,
         clip=EIGHTH,
     )
 
@@ -225,6 +227,7 @@ def weighted(loss: Loss, first: float, second: float) -> Loss:
         strong_convexity=loss.strong_convexity * min(first, second),
         lipschitz=loss.lipschitz * max(first, second),
         smoothness=loss.smoothness * max(first, second),
+        residual=False,
         weights=(first, second),
     )
 

@@ -31,6 +31,9 @@ class Penalty(NamedTuple):
     # (z, weight, quad) -> argmin_x ⟨z, x⟩ + weight h(x) + quad/2 ‖x‖²; quad may be 0 where that has a minimum
     strong_convexity: float  # largest m with h - m/2 ‖x‖² convex; negative where h is not convex
     smoothness: float  # Lipschitz constant of `gradient` inside the domain; inf where it jumps
+    smooth: bool = False  # whether `gradient` is all there is to it: no kinks, and nowhere a wall
+    affine: bool = False  # whether `gradient` is an affine function
+    walled: bool = False  # whether it is infinite outside of its domain
 
 
 def prox(penalty: Penalty, v: PyTree, step: Array | float) -> PyTree:
@@ -52,6 +55,8 @@ def none() -> Penalty:
         minimise=lambda z, weight, quad: _scaled(z, -1.0 / quad),
         strong_convexity=0.0,
         smoothness=0.0,
+        smooth=True,
+        affine=True,
     )
 
 
@@ -66,6 +71,8 @@ def l2(strength: float) -> Penalty:
         minimise=lambda z, weight, quad: _scaled(z, -1.0 / (weight * strength + quad)),
         strong_convexity=strength,
         smoothness=strength,
+        smooth=True,
+        affine=True,
     )
 
 
@@ -111,6 +118,7 @@ def ball(radius: float, strength: float = 0.0) -> Penalty:
         minimise=minimise,
         strong_convexity=strength,
         smoothness=strength,
+        walled=True,
     )
 
 
@@ -137,6 +145,7 @@ def box(bound: float, strength: float = 0.0) -> Penalty:
         minimise=minimise,
         strong_convexity=strength,
         smoothness=strength,
+        walled=True,
     )
 
 
@@ -159,6 +168,7 @@ def sine() -> Penalty:
         minimise=minimise,
         strong_convexity=-4.0,
         smoothness=8.0,
+        smooth=True,
     )
 
 

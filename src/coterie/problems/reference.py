@@ -41,7 +41,7 @@ def central_optimum(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarra
         solution = _BY_SKLEARN[loss](x, y, penalty.strong_convexity, problem.loss)
     elif loss == "hinge":
         solution = _primal_dual(problem, x, y)
-    elif penalty.name in ("none", "l2", "sine"):
+    elif penalty.smooth:
         solution = _lbfgs(problem, x, y)
     else:
         solution = _proximal_gradient(problem, x, y)

@@ -32,24 +32,20 @@ from coterie.protocols import _dual
 from coterie.protocols._masked import cell_of, in_whole_numbers
 from coterie.protocols.task import Task, params_like, per_owner
 
-Sizes: TypeAlias = Literal[
-    "public", "noisy", "noisy_weights"
-]  # who knows n_j: all; nobody exactly; the server
-
+# Who knows n_j: all; nobody exactly; the server.
+Sizes: TypeAlias = Literal["public", "noisy", "noisy_weights"]
 How: TypeAlias = Literal["descent", "liu", "accelerated"]
-
-GRADIENT = ("none", "l2", "sine")  # penalties that are stepped down by their gradient, as published
 
 
 class Numbers(NamedTuple):
-    """One row for each party: (owners,) arrays."""
+    """One row for each party: (owners,) arrays, of which a program sees its own entry."""
 
-    step_size: Array  # descent: η
+    step_size: PyTree  # descent: η
     pace: PyTree  # dual averaging: its `Pace`; () where the party descends
-    start: Array  # descent: iterates after this step are averaged; the published algorithm takes the last one alone
-    size_noise: Array  # standard deviation of the noise on the party's size, or on its relative weight
-    lattice: Array  # of whole numbers: cells of a message to one unit of its noise
-    cell: Array  # of whole numbers: what one cell of the sum is worth
+    start: PyTree  # descent: iterates after this step are averaged; the published algorithm takes the last one alone
+    size_noise: PyTree  # standard deviation of the noise on the party's size, or on its relative weight
+    lattice: PyTree  # of whole numbers: cells of a message to one unit of its noise
+    cell: PyTree  # of whole numbers: what one cell of the sum is worth
 
 
 class Descent(NamedTuple):
@@ -212,7 +208,7 @@ def _averaging(problem: Problem, variant: _dual.Variant) -> Walk:
 def descend(problem: Problem, params: PyTree, gradient: PyTree, step_size: Array) -> PyTree:
     """One step on loss and penalty: its gradient where the penalty is smooth, its prox where it has kinks or walls."""
     penalty = problem.penalty
-    if penalty.name in GRADIENT:
+    if penalty.smooth:
         own = penalty.gradient(params)
         return jax.tree.map(lambda x, g, h: x - step_size * (g + h), params, gradient, own)
     return prox(penalty, jax.tree.map(lambda x, g: x - step_size * g, params, gradient), step_size)
@@ -223,10 +219,10 @@ class Design:
     """Everything but the noise: who weighs how much, and which steps are taken."""
 
     weights: np.ndarray  # (owners,) w_j
-    once: bool
-    steps: int
-    step_size: np.ndarray  # (owners,) of descent
     how: How
+    once: bool = False
+    steps: int = 1
+    step_size: np.ndarray | float = 1.0  # of descent
     averaged: bool = (
         True  # descent: the later half of the iterates, which is free; as published, the last one
     )
@@ -250,9 +246,8 @@ def assemble(task: Task, design: Design, plan: ReleasePlan, claim: Claim) -> Pro
     """The program of a finished design and plan."""
     start = design.steps // 2 if design.averaged else design.steps
     public = design.sizes == "public" and not design.once
-    if (
-        task.problem.careful and public and plan.quorum and plan.masked is None
-    ):  # real owners, a trusted aggregator
+    # real owners, a trusted aggregator
+    if task.problem.careful and public and plan.quorum and plan.masked is None:
         plan = in_whole_numbers(plan, design.per_record(task))
     exact = plan.lattice is not None
     return Program(
@@ -261,12 +256,12 @@ def assemble(task: Task, design: Design, plan: ReleasePlan, claim: Claim) -> Pro
         numbers=per_owner(
             task.owners,
             Numbers(
-                step_size=design.step_size,  # pyright: ignore[reportArgumentType]
+                step_size=design.step_size,
                 pace=design.pace,
-                start=start,  # pyright: ignore[reportArgumentType]
-                size_noise=design.size_noise,  # pyright: ignore[reportArgumentType]
-                lattice=np.array(plan.lattice) if exact else 0.0,  # pyright: ignore[reportArgumentType]
-                cell=cell_of(plan, design.weights) if exact else 0.0,  # pyright: ignore[reportArgumentType]
+                start=start,
+                size_noise=design.size_noise,
+                lattice=np.array(plan.lattice) if exact else 0.0,
+                cell=cell_of(plan, design.weights) if exact else 0.0,
             ),
         ),
         params=task.params,

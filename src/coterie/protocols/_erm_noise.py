@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,23 @@ from coterie.accounting.plans import against_it
 from coterie.errors import InputError
 from coterie.mechanisms import NoNoise, ReleasePlan
 from coterie.problems.problem import Problem
-from coterie.protocols import _dual
-from coterie.protocols._erm import GRADIENT, Design, noise_like
-from coterie.protocols.task import Task, calibrated, full_batch_plan, radius_for
-from coterie.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, UNIT
+from coterie.protocols import _dual, _masked
+from coterie.protocols._erm import Design, noise_like
+from coterie.protocols.task import (
+    Calibration,
+    Task,
+    calibrated,
+    feature_norm,
+    full_batch_plan,
+    radius_for,
+    smoothness_for,
+    stated,
+    with_noise,
+)
+from coterie.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 Aggregation: TypeAlias = Literal["once", "every_round"]
 View: TypeAlias = Literal["untrusted", "aggregator", "masked"]
@@ -33,8 +46,47 @@ _ROUNDING = 1e-9
 _FEWEST, _MOST = 20, 300  # default rounds of descent: beyond them the bound no longer moves, and time does
 
 
-@dataclass(frozen=True)
-class Noised:
+@dataclass(frozen=True, kw_only=True)
+class StepSettings:
+    """What may be set of T and η; None means chosen for the budget (certified) or as published (paper)."""
+
+    steps: int | None = None
+    step_size: float | None = None
+    radius: float | None = None  # guess of ‖θ*‖, public; enters steps and their size only
+    clip: float | None = None  # certified: share of the gradient's bound to clip at; None: the loss's own
+    constant: float | None = None  # c of the noise formula
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumSettings(StepSettings):
+    """What may be set of the sum, too."""
+
+    aggregation: Aggregation | None = None  # every_round (certified) or once (paper)
+    # untrusted (certified), aggregator (paper), or masked: nobody is trusted to add up
+    view: View | None = None
+    missing: int | None = None  # aggregator: who may collude or stay away; 1 (certified) or 0 (paper)
+    colluding: int | None = None  # masked: other owners who may pool what they know, 1
+    absent: int | None = None  # masked: who may be left out of a sum, a sixteenth
+    spare: int | None = None  # masked: sums that may fail and are charged for, a tenth of the rounds
+    degree: int | None = None  # masked: with how many others an owner shares masks; 0: all, up to 64 owners
+
+
+Chosen = TypeVar("Chosen", bound=SumSettings)
+
+
+def filled(settings: Chosen, task: Task, calibration: Calibration) -> Chosen:
+    """The settings, checked, with what follows from the calibration."""
+    paper = calibration == "paper"
+    aggregation = settings.aggregation or ("once" if paper else "every_round")
+    missing = settings.missing if settings.missing is not None else (0 if paper else min(1, task.owners - 1))
+    _check.one_of("aggregation", aggregation, ("once", "every_round"))
+    view = _check.one_of("view", settings.view or ("aggregator" if paper else "untrusted"), VIEWS)
+    _masked.check_view(view, aggregation, calibration == "certified", settings)
+    check_missing(missing, task.owners)
+    return replace(settings, aggregation=aggregation, view=view, missing=missing)
+
+
+class Noised(NamedTuple):
     """How much noise each party adds to its sum, and how much the stated view faces, both over clip_norm."""
 
     own: np.ndarray  # (owners,)
@@ -81,32 +133,22 @@ def check_missing(missing: int, owners: int) -> int:
     return missing
 
 
-class Steps(NamedTuple):
-    """What a user may fix of T and η, the guess of ‖θ*‖ that the rest follows from, and where gradients are clipped."""
-
-    steps: int | None
-    step_size: float | None
-    radius: float | None
-    clip: float | None
-
-
-def _no_spare(rounds: int) -> int:
+def spare_sums(settings: StepSettings, rounds: int) -> int:
+    """For so many rounds, how many releases more the budget is divided among."""
+    if isinstance(settings, SumSettings) and settings.view == "masked":
+        return _masked.spares(rounds, settings.spare)
     return 0
 
 
-def step_plan(
-    task: Task, design: Design, spread: np.ndarray, given: Steps, spare: Callable[[int], int] = _no_spare
-) -> Design:
+def step_plan(task: Task, design: Design, spread: np.ndarray, given: StepSettings) -> Design:
     """The design with rounds and step sizes for noise whose norm, were all of the budget spent on one gradient, is
-    `spread`; `spare`: for so many rounds, how many releases more the budget is divided among."""
+    `spread`."""
     if given.step_size is not None:
         _check.positive("step_size", given.step_size)
-    return (_descent_steps if design.how == "descent" else _dual_steps)(task, design, spread, given, spare)
+    return (_descent_steps if design.how == "descent" else _dual_steps)(task, design, spread, given)
 
 
-def _dual_steps(
-    task: Task, design: Design, spread: np.ndarray, given: Steps, spare: Callable[[int], int]
-) -> Design:
+def _dual_steps(task: Task, design: Design, spread: np.ndarray, given: StepSettings) -> Design:
     """As certified `dual_averaging` has them: each of T releases, spare ones among them, carries T times the variance.
 
     A given step size is 2/γ, which is stable up to 1/smoothness, as that of descent is; it stands as it is.
@@ -115,7 +157,7 @@ def _dual_steps(
     enough = _dual.rounds_for(task, design.how, float(np.min(spread)) ** 2, given.radius)
     rounds = _check.count("steps", enough if given.steps is None else given.steps)
     if given.step_size is None:
-        variance = (rounds + spare(rounds)) * spread**2
+        variance = (rounds + spare_sums(given, rounds)) * spread**2
         pace = _dual.pace_for(task, design.how, rounds, variance, given.radius)
     else:
         pace = _dual.Pace(gamma=2 / given.step_size, root=0.0)
@@ -123,9 +165,7 @@ def _dual_steps(
     return replace(design, steps=rounds, pace=everyone)
 
 
-def _descent_steps(
-    task: Task, design: Design, spread: np.ndarray, given: Steps, spare: Callable[[int], int]
-) -> Design:
+def _descent_steps(task: Task, design: Design, spread: np.ndarray, given: StepSettings) -> Design:
     """T rounds carry T times the variance each, so the averaged iterate's bound R²/(2ηT) + η T spread²/2 is smallest at
     η = R/(T spread) and does not depend on T. T is only as large as keeps that η below 1/L, where steps are stable.
     """
@@ -136,32 +176,33 @@ def _descent_steps(
     rounds = _check.count("steps", chosen if given.steps is None else given.steps)
     smooth = 0 < curve < math.inf
     stable = 1 / curve if smooth else radius / (task.clip_norm * math.sqrt(rounds))
+    releases = rounds + spare_sums(given, rounds)
     with np.errstate(divide="ignore"):
-        best = np.minimum(stable, radius / (math.sqrt(rounds * (rounds + spare(rounds))) * spread))
+        best = np.minimum(stable, radius / (math.sqrt(rounds * releases) * spread))
     step_size = np.broadcast_to(best if given.step_size is None else given.step_size, task.owners)
     return replace(design, steps=rounds, step_size=step_size)
 
 
 def curvature(task: Task) -> float:
     """Smoothness of the objective, for features as long as clip_norm implies (of norm 1 for unbounded slopes)."""
-    loss, penalty = task.problem.loss, task.problem.penalty
-    length = task.clip_norm / loss.lipschitz if math.isfinite(loss.lipschitz) else 1.0
-    rest = penalty.smoothness if penalty.name in GRADIENT else 0.0
-    return task.unit.bends * loss.smoothness * length**2 + rest
+    penalty = task.problem.penalty
+    return smoothness_for(task, feature_norm(task)) + (penalty.smoothness if penalty.smooth else 0.0)
 
 
 def is_linear(problem: Problem) -> bool:
     """Whether local steps are affine in the parameters, so that sums of T of them are Gaussian at any T."""
-    return problem.loss.smoothness == 0.0 and problem.penalty.name in ("none", "l2")
+    return problem.loss.smoothness == 0.0 and problem.penalty.affine
 
 
-def central_multiplier(epsilon: float, delta: float, constant: float | None = None) -> float:
-    """Noise over clip_norm of one release under replace-one: exact, or from a given c as the theorem states it."""
+def central_multiplier(
+    epsilon: float, delta: float, constant: float | None = None, relation: Relation = REPLACE_ONE
+) -> float:
+    """Noise over what a record moves of one release: exact, or from a given c as the theorem states it."""
     from dp_accounting import GaussianDpEvent
 
     if constant is not None:
         return math.sqrt(_check.positive("constant", constant) * math.log(1 / delta)) / epsilon
-    return calibrate(GaussianDpEvent, epsilon=epsilon, delta=delta)
+    return calibrate(GaussianDpEvent, epsilon=epsilon, delta=delta, relation=relation)
 
 
 def central_epsilon(multiplier: float, delta: float, constant: float | None = None) -> float:
@@ -173,45 +214,72 @@ def central_epsilon(multiplier: float, delta: float, constant: float | None = No
     return certify(GaussianDpEvent(multiplier), delta=delta).epsilon
 
 
-def certified(
-    task: Task,
-    design: Design,
-    size: Callable[[np.ndarray], Noised],
-    extra: tuple | None,
-    steps: Steps,
-    spare: Callable[[int], int] = _no_spare,
-) -> tuple[Design, ReleasePlan, Noised]:
-    """The design with rounds and steps for its noise, and each party's noise sized for its budget by `size`.
-
-    `spare`: for so many rounds, how many releases more are charged for.
-    """
-    relation = REPLACE_ONE if design.sizes == "public" else ADD_OR_REMOVE_ONE
-    clip = task.problem.loss.clip if steps.clip is None else _check.positive("clip", steps.clip)
-    single = full_batch_plan(task, 1, noise_like(task, False, 1, design.sizes), relation, clip)
-    single = calibrated(replace(single, extra=extra), task)
-    once = size(np.array(single.noise_multiplier)).own * design.per_record(task)
-    alone = design.once and not is_linear(task.problem)  # each party steps by its own noise
-    norm = math.sqrt(task.dimension) * single.clip_norm
-    spread = norm * (once / design.weights if alone else np.array([math.sqrt(np.sum(once**2))]))
-    design = step_plan(task, design, spread, steps, spare)
-    noise = noise_like(task, design.once, design.steps, design.sizes)
-    plan = full_batch_plan(task, design.steps + spare(design.steps), noise, relation, clip)
-    plan = calibrated(replace(plan, extra=extra), task)
-    return design, plan, size(np.array(plan.noise_multiplier))
-
-
-def with_noise(plan: ReleasePlan, noised: Noised, view: str) -> ReleasePlan:
-    """The plan with its noise filled in, and the view that the certificate is for."""
-    return replace(
-        plan,
-        noise_multiplier=tuple(map(float, noised.own)),
-        charged=None if noised.charged is None else tuple(map(float, noised.charged)),
-        quorum=noised.quorum,
-        view=view,
+def summed(task: Task, settings: SumSettings) -> bool:
+    """Whether the view faces the noise of the sum: T local steps are a Gaussian sum for linear losses alone."""
+    return settings.view == "aggregator" and (
+        settings.aggregation == "every_round" or is_linear(task.problem)
     )
 
 
-def published(task: Task, design: Design, given: Steps) -> Design:
+def sized(
+    task: Task, settings: SumSettings, per_record: np.ndarray, parts: np.ndarray, needed: np.ndarray
+) -> Noised:
+    """What each party adds where each budget asks for `needed`: its share of what the sum needs, or all of it."""
+    if (together := _masked.together_of(task, settings)) is not None:
+        return Noised(*_masked.shared(needed, per_record, _masked.exposed(together, task.owners)))
+    if summed(task, settings):
+        return aggregated(needed, per_record, parts, settings.missing or 0)
+    return Noised(own=needed)
+
+
+def certified(
+    task: Task,
+    design: Design,
+    settings: StepSettings,
+    size: Callable[[np.ndarray], Noised],
+    extra: tuple[DpEvent, ...] | None = None,
+) -> tuple[Design, ReleasePlan]:
+    """The design with rounds and steps for its noise, and each party's noise sized for its budget by `size`."""
+    given: dict[str, Any] = {"relation": REPLACE_ONE if design.sizes == "public" else ADD_OR_REMOVE_ONE}
+    share = task.problem.loss.clip if settings.clip is None else _check.positive("clip", settings.clip)
+    given |= {"clip_norm": share * task.clip_norm, "extra": extra}
+    single = full_batch_plan(task, 1, noise_like=noise_like(task, False, 1, design.sizes), **given)
+    needed = np.array(calibrated(single, task).noise_multiplier)
+    once = size(needed).own * design.per_record(task)
+    alone = design.once and not is_linear(task.problem)  # each party steps by its own noise
+    norm = math.sqrt(task.dimension) * single.clip_norm
+    spread = norm * (once / design.weights if alone else np.array([math.sqrt(np.sum(once**2))]))
+    design = step_plan(task, design, spread, settings)
+    noise = noise_like(task, design.once, design.steps, design.sizes)
+    releases = design.steps + spare_sums(settings, design.steps)
+    plan = calibrated(full_batch_plan(task, releases, noise_like=noise, **given), task)
+    return design, noised(plan, size(np.array(plan.noise_multiplier)))
+
+
+def noised(plan: ReleasePlan, by: Noised) -> ReleasePlan:
+    """The plan with its noise filled in."""
+    return replace(with_noise(plan, by.own, by.charged), quorum=by.quorum)
+
+
+def seen(task: Task, design: Design, plan: ReleasePlan, settings: SumSettings) -> ReleasePlan:
+    """The plan with the view that its certificate is for: the aggregator's, with the ε against it; or under masks."""
+    together = _masked.together_of(task, settings)
+    if together is not None:
+        return _masked.finished(plan, together, design.steps)
+    if settings.view != "aggregator":
+        return plan
+    if plan.charged is None or plan.quorum == 0:
+        words = "final model (bound by each party's own steps: holds against the aggregator too)"
+        return replace(plan, view=words)
+    what = "final model" if design.once else "weighted sum of each round"
+    return replace(
+        plan,
+        view=f"{what}, less the noise of any {settings.missing} parties; aggregator trusted unless sums are secure "
+        f"({against_it(plan, task.delta)})",
+    )
+
+
+def published(task: Task, design: Design, given: StepSettings) -> Design:
     """The paper's steps: T as given (it published none), η = 1/L of its Theorem 3, the last iterate."""
     curve = curvature(task)
     if given.step_size is None and not 0 < curve < math.inf:
@@ -222,7 +290,9 @@ def published(task: Task, design: Design, given: Steps) -> Design:
     return replace(design, steps=steps, step_size=step_size, how="descent", averaged=False)
 
 
-def noiseless(task: Task, design: Design, plan: ReleasePlan, given: Steps) -> tuple[Design, ReleasePlan]:
+def noiseless(
+    task: Task, design: Design, plan: ReleasePlan, given: StepSettings
+) -> tuple[Design, ReleasePlan]:
     """The same without noise, at the largest stable step and the gradient's bound: a baseline that protects nothing."""
     design = step_plan(task, design, np.zeros(1), given)
     clip = task.clip_norm * (1.0 if given.clip is None else given.clip)
@@ -231,25 +301,9 @@ def noiseless(task: Task, design: Design, plan: ReleasePlan, given: Steps) -> tu
     return design, replace(plan, noise=NoNoise(), releases=releases, noise_like=noise, clip_norm=clip)
 
 
-def seen(plan: ReleasePlan, delta: float, once: bool, missing: int) -> str:
-    """The aggregator's view in words, with the ε against the aggregator itself."""
-    if plan.charged is None or plan.quorum == 0:
-        return "final model (bound by each party's own steps: holds against the aggregator too)"
-    what = "final model" if once else "weighted sum of each round"
-    return (
-        f"{what}, less the noise of any {missing} parties; aggregator trusted unless sums are secure "
-        f"({against_it(plan, delta)})"
-    )
-
-
-def claimed(epsilon: float | None, task: Task, relation: str, source: str, note: str) -> Claim:
+def claimed(
+    epsilon: float | None, task: Task, source: str, note: str, relation: Relation = REPLACE_ONE
+) -> Claim:
     """A theorem's statement about the final model; None where it says nothing, for want of noise."""
-    return Claim(
-        epsilon=epsilon,
-        delta=task.delta,
-        relation=relation,
-        unit=UNIT,
-        view="final model",
-        source=source,
-        note="no noise: the theorem does not speak of it" if epsilon is None else note,
-    )
+    note = "no noise: the theorem does not speak of it" if epsilon is None else note
+    return stated(task, epsilon, source, note, relation=relation, view="final model")

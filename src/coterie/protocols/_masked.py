@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,21 +19,20 @@ from coterie import _check
 from coterie.accounting import calibrate
 from coterie.accounting.exposure import circulant, complete, exposure
 from coterie.errors import InputError
-from coterie.mechanisms import Masked, ReleasePlan
+from coterie.mechanisms import Masked, ReleasePlan, Shared
 from coterie.mechanisms.noise import largest_sum
 from coterie.protocols import _shared
-from coterie.protocols.task import Task
+from coterie.protocols.task import Task, with_noise
 from coterie.relations import REPLACE_ONE, named
 
-FINEST, COARSEST = (
-    16,
-    8,
-)  # bits of the lattice: below 2^8 cells a unit, discrete noise is no longer as good as real
-_MOST = (
-    2**31 - 1
-)  # a sum stays within int32, so that simulations add as exactly as real owners do modulo 2^64
+# Bits of the lattice: below 2^8 cells a unit, discrete noise is no longer as good as real.
+FINEST, COARSEST = 16, 8
+# A sum stays within int32, so that simulations add as exactly as real owners do modulo 2^64.
+_MOST = 2**31 - 1
 _FEW = 64  # owners up to whom everybody shares a mask with everybody
 _ROUNDING = 1e-9
+
+Together: TypeAlias = Masked | Shared
 
 
 def masks(
@@ -122,13 +121,34 @@ def spares(rounds: int, spare: int | None) -> int:
     return math.ceil(rounds / 10) if spare is None else _check.count("spare", spare, least=0)
 
 
-def finished(plan: ReleasePlan, masked: Masked, rounds: int) -> ReleasePlan:
-    """The plan of shared noise with its lattice, its quorum, and the view that its certificate is for."""
-    owners = len(plan.sizes)
-    chosen, lattice = replace(masked, spare=plan.releases[0] - rounds), (_finest(plan),) * owners
-    return replace(
-        plan, masked=chosen, lattice=lattice, quorum=owners - masked.absent, view=_seen(masked.colluding)
-    )
+def together_of(task: Task, settings: Any) -> Together | None:
+    """How the settings' view has owners hide together; None: each by itself, or behind somebody whom all trust."""
+    if settings.view == "masked":
+        return masks(task.owners, settings.colluding, settings.absent, settings.degree)
+    if settings.view == "shared":
+        return _shared.pairs(task.owners, settings.colluding, settings.degree)
+    return None
+
+
+def exposed(together: Together, owners: int) -> float:
+    """How far an owner shows, for even shares of variance 1 of the noise that owners have together."""
+    return _shared.exposed(together, owners) if isinstance(together, Shared) else shown(together, owners)
+
+
+def pooled(plan: ReleasePlan, per_record: np.ndarray, together: Together, rounds: int) -> ReleasePlan:
+    """The plan of noise that each budget asks for by itself, of `rounds` and spare ones, with noise that hides all."""
+    own = shared(np.array(plan.noise_multiplier), per_record, exposed(together, len(plan.sizes)))
+    return finished(with_noise(plan, *own), together, rounds)
+
+
+def finished(plan: ReleasePlan, together: Together, rounds: int) -> ReleasePlan:
+    """The plan of noise that owners have together, and the view that its certificate is for; under masks with lattice
+    and quorum."""
+    owners, view = len(plan.sizes), _seen(together)
+    if isinstance(together, Shared):
+        return replace(plan, shared=together, view=view)
+    chosen, lattice = replace(together, spare=plan.releases[0] - rounds), (_finest(plan),) * owners
+    return replace(plan, masked=chosen, lattice=lattice, quorum=owners - together.absent, view=view)
 
 
 def in_whole_numbers(plan: ReleasePlan, per_record: np.ndarray) -> ReleasePlan:
@@ -161,11 +181,14 @@ def cell_of(plan: ReleasePlan, weights: np.ndarray) -> float:
     return float(first * plan.noise_multiplier[0] * plan.clip_norm / plan.lattice[0])
 
 
-def _seen(colluding: int) -> str:
-    if not colluding:
-        return "masked messages, of which sums alone can be seen"
-    who = "one other owner" if colluding == 1 else f"up to {colluding} other owners"
-    return f"masked messages, of which sums alone can be seen; whoever adds up and {who} may collude"
+def _seen(together: Together) -> str:
+    count = together.colluding
+    who = "one other owner" if count == 1 else f"up to {count} other owners"
+    if isinstance(together, Shared):
+        knows = f", and all that {who} know{'s' * (count == 1)}" if count else ""
+        return f"public transcript, with noise that owners share in pairs{knows}"
+    may = f"; whoever adds up and {who} may collude" if count else ""
+    return f"masked messages, of which sums alone can be seen{may}"
 
 
 def weights(task: Task, exposed: float) -> np.ndarray:

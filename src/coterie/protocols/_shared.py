@@ -15,7 +15,6 @@ is part of the error. Here pairs need not be neighbours, and a round has as many
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +23,7 @@ import numpy as np
 from coterie import _check
 from coterie.accounting.exposure import circulant, exposure
 from coterie.errors import InputError
-from coterie.mechanisms import ReleasePlan, Shared
+from coterie.mechanisms import Shared
 
 EXCESS = 1.05  # the mean's noise over that of masks, shared noise without end: more of it is more to even out
 _CLOSE = 1e-2  # how near to that the search for the ratio ends, of what is above masks
@@ -91,15 +90,3 @@ def _ratio(owners: int, colluding: int, degree: int) -> float:
         off = (float(exposure(even, circulant(owners, degree, squared), colluding).max()) / least - 1) / above
         squared *= off
     return math.sqrt(squared)
-
-
-def finished(plan: ReleasePlan, shared: Shared | None) -> ReleasePlan:
-    """The plan of own noise with what is shared on top, and the view that its certificate is for."""
-    return replace(plan, shared=shared, view=_seen(shared.colluding) if shared else plan.view)
-
-
-def _seen(colluding: int) -> str:
-    if not colluding:
-        return "public transcript, with noise that owners share in pairs"
-    who = "one other owner knows" if colluding == 1 else f"up to {colluding} other owners know"
-    return f"public transcript, with noise that owners share in pairs, and all that {who}"

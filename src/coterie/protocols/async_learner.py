@@ -50,8 +50,17 @@ from coterie.problems.moments import Moments, gradient_sum, moments
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, radius_for
-from coterie.relations import REPLACE_ONE, UNIT
+from coterie.protocols.task import (
+    Calibration,
+    Task,
+    calibrated,
+    feature_norm,
+    per_owner,
+    plan_of,
+    radius_for,
+    smoothness_for,
+    stated,
+)
 
 TICKS = 1000  # the paper's experiments
 PUBLISHED = Laplace()  # the noise that Theorem 1 speaks of
@@ -69,9 +78,8 @@ class Settings:
     steps: Literal["proof", "printed"] = "proof"  # of learner="copies"
     learner: Literal["copies", "averaging"] | None = None  # None: copies as published, else averaging
     noise: Literal["gaussian", "laplace"] = "gaussian"  # as published: Laplace
-    cap: int | tuple[int, ...] | None = (
-        None  # answers of each owner; None: more than it will be asked, nearly surely
-    )
+    # Answers of each owner; None: more than it will be asked, nearly surely.
+    cap: int | tuple[int, ...] | None = None
     clip: Literal["visit", "once"] = "visit"  # each gradient at each visit; or records, once for all of Θ
     clock_seed: int = 0  # public
 
@@ -298,15 +306,8 @@ def _capped(task: Task, settings: Settings) -> ReleasePlan:
 
 def _plan(task: Task, noise: Noise, releases: tuple[int, ...]) -> ReleasePlan:
     """Gradients are clipped to Ξ in the 2-norm; the plan states what follows in the noise's own norm."""
-    return ReleasePlan(
-        sampler=FullBatch(),
-        clip_norm=noise.widening(task.dimension) * task.clip_norm,
-        noise=noise,
-        noise_multiplier=(1.0,) * task.owners,
-        releases=releases,
-        sizes=task.sizes,
-        noise_like=params_like(task.params),
-    )
+    bound = noise.widening(task.dimension) * task.clip_norm
+    return plan_of(task, FullBatch(), releases, clip_norm=bound, noise=noise)
 
 
 def _caps(task: Task, settings: Settings, default: int) -> tuple[int, ...]:
@@ -344,17 +345,16 @@ def _smoothness(task: Task, settings: Settings) -> float:
     """Unless given, the loss's own times a unit's records and the squared feature norm, Ξ over its Lipschitz bound."""
     if settings.smoothness is not None:
         return settings.smoothness
-    loss = task.problem.loss
-    steepest = loss.lipschitz if math.isfinite(loss.lipschitz) else 1.0
-    bend = loss.smoothness if math.isfinite(loss.smoothness) else 1.0
-    return task.unit.bends * bend * (task.clip_norm / steepest) ** 2
+    bend = task.problem.loss.smoothness
+    length = feature_norm(task, unbounded=task.clip_norm)
+    return smoothness_for(task, length, bend if math.isfinite(bend) else 1.0)
 
 
 def _check_once(task: Task, settings: Settings) -> None:
     """Weights that hold for all of Θ need a linear model, the squared loss, and a start within Θ."""
     if settings.clip == "visit":
         return
-    if not (task.problem.model.is_linear and task.problem.loss.name == "squared"):
+    if not (task.problem.model.is_linear and task.problem.loss.residual):
         raise InputError(
             f"clip='once': for the squared loss of a linear model, not {task.problem.loss.name!r} of "
             f"{task.problem.model.name!r}. Use clip='visit'."
@@ -384,12 +384,4 @@ def _claim(task: Task, settings: Settings, plan: ReleasePlan) -> Claim:
     if plan.noise == PUBLISHED:
         epsilon = 2 * task.clip_norm * settings.ticks / float(plan.noise_scale.min())
         note = "the largest of the owners' ε; the proof takes the 2-norm bound Ξ for one of the 1-norm"
-    return Claim(
-        epsilon=epsilon,
-        delta=0.0,
-        relation=REPLACE_ONE,
-        unit=UNIT,
-        view="public transcript",
-        source="Farokhi, Wu, Smith & Kaafar 2020, Theorem 1",
-        note=note,
-    )
+    return stated(task, epsilon, "Farokhi, Wu, Smith & Kaafar 2020, Theorem 1", note, delta=0.0)

@@ -32,7 +32,7 @@ import numpy as np
 from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
-from coterie.mechanisms import Gaussian, NoNoise, OnePass, ReleasePlan, gathering
+from coterie.mechanisms import NoNoise, ReleasePlan, gathering
 from coterie.mechanisms.clipping import Clipped, in_parts
 from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
@@ -40,8 +40,8 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
 from coterie.protocols import _q_network as q
 from coterie.protocols import wor_sgd
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner
-from coterie.protocols.wor_sgd import Pace, Register
+from coterie.protocols.task import Calibration, Task, calibrated, feature_norm, per_owner, smoothness_for
+from coterie.protocols.wor_sgd import Register
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -81,7 +81,7 @@ class Private(NamedTuple):
     agents: PyTree  # one for each model, or () where no agent chooses
 
 
-class Message(NamedTuple):
+class Visible(NamedTuple):
     """What everybody sees of a visit."""
 
     choice: Array  # (models,) int32, LOCAL or GLOBAL
@@ -119,18 +119,23 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     )
 
 
-def _numbers(task: Task, plan: ReleasePlan, pace: Pace, radius: float) -> Numbers:
+def _numbers(task: Task, plan: ReleasePlan, pace: wor_sgd.Numbers, radius: float) -> Numbers:
     models = wor_sgd.models_in(task.problem)
-    walk = wor_sgd.numbers(task, pace)
+    walk = per_owner(task.owners, pace._replace(domain=min(pace.domain, radius)))
     most = _LOSS_SPAN * _start_loss(task.problem) / models
-    rows = {
-        "anneal": np.maximum(np.array(plan.releases) / 2, 1.0),
-        "loss_most": most,
-        # Sensitivity: each model's loss lies in [0, most], so replacing a record moves the sums by at most
-        # √models · most; their noise over that is QUIETER times a model's noise over its 2 clip_norm.
-        "loss_scale": QUIETER * math.sqrt(models) * most / 2,
-    }
-    return Numbers(walk._replace(domain=jnp.minimum(walk.domain, radius)), **per_owner(task.owners, rows))
+    return Numbers(
+        walk,
+        *per_owner(
+            task.owners,
+            (
+                np.maximum(np.array(plan.releases) / 2, 1.0),
+                most,
+                # Sensitivity: each model's loss lies in [0, most], so replacing a record moves the sums by at most
+                # √models · most; their noise over that is QUIETER times a model's noise over its 2 clip_norm.
+                QUIETER * math.sqrt(models) * most / 2,
+            ),
+        ),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -202,9 +207,9 @@ def _functions(problem: Problem, policy: str, certified: bool) -> Visits:
             widest=jnp.where(choice == q.GLOBAL, 0.0, widest),
             agents=agents,
         )
-        return Message(choice, jnp.where(went, released, 0.0), loss), after
+        return Visible(choice, jnp.where(went, released, 0.0), loss), after
 
-    def settle(register: Register, message: Message, ctx: Context) -> tuple[Register, PyTree]:
+    def settle(register: Register, message: Visible, ctx: Context) -> tuple[Register, PyTree]:
         went = _by_column(message.choice, register.w) == q.GLOBAL
         w = jnp.where(went, message.model, register.w)
         average = wor_sgd.blend(register.average, w, ctx.numbers.walk.weight, ctx.step)
@@ -297,15 +302,13 @@ def _check_linear(task: Task) -> None:
 
 def _largest_step(task: Task) -> float:
     """The largest step for which Lemma 5 holds, 1/(2μ)."""
-    loss = task.problem.loss.smoothness * wor_sgd.feature_norm(task) ** 2
-    return 0.5 / (loss + task.problem.penalty.smoothness)
+    return 0.5 / (smoothness_for(task, feature_norm(task)) + task.problem.penalty.smoothness)
 
 
-def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
+def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, wor_sgd.Numbers]:
     """The paper's noise; choices by an agent on private losses are charged, too large steps certify as infinite."""
-    pace = wor_sgd.published_pace(task, settings)
-    scale = np.array([wor_sgd.published_scale(task, epsilon, task.delta) for epsilon in task.epsilon])
-    plan = _plan(task, pace.batch, tuple(scale / task.clip_norm))
+    plan, pace = wor_sgd.published(task, settings)
+    plan = _with_losses(task, plan)
     if settings.policy == "q":
         models = wor_sgd.models_in(task.problem)
         plan = replace(plan, extra=tuple(choices_event(count, models) for count in plan.releases))
@@ -338,24 +341,25 @@ def choices_event(
     return dp.ComposedDpEvent(answers)
 
 
-def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
+def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, wor_sgd.Numbers]:
     """`wor_sgd`'s choice of batch and step, with steps up to 1/(2μ)."""
     largest = _largest_step(task)
     if settings.step is not None and settings.step > largest:
         raise InputError(
             f"step={settings.step:g}: must be <= 1/(2μ) = {largest:.4g}, above which Lemma 5 fails. Leave it out."
         )
-    spent = calibrated(_plan(task, 1, (1.0,) * task.owners), task).noise_multiplier
+    spent = calibrated(wor_sgd.walk_plan(task, 1, (1.0,) * task.owners), task).noise_multiplier
     # Two Gaussian releases of one record, of multipliers z and QUIETER · z, are together one of `spent`.
     more = math.sqrt(1 + QUIETER**-2) if settings.policy == "q" else 1.0
     multiplier = tuple(z * more for z in spent)
     scale = [z * task.clip_norm for z in multiplier]
-    pace = wor_sgd.tuned(task, settings, scale, largest)
-    plan = replace(_plan(task, pace.batch, multiplier), rounded=_rounded(task, pace, settings.radius))
+    pace = wor_sgd.tuned_pace(task, settings, scale, largest)
+    plan = _with_losses(task, wor_sgd.walk_plan(task, pace.batch, multiplier))
+    plan = replace(plan, rounded=_rounded(task, pace, settings.radius))
     return (replace(plan, charged=spent) if settings.policy == "q" else plan), pace
 
 
-def _rounded(task: Task, pace: Pace, radius: float) -> tuple[float, ...]:
+def _rounded(task: Task, pace: wor_sgd.Numbers, radius: float) -> tuple[float, ...]:
     """What float32 rounds on the way to a release, in units of η C / b, that in which a record moves it by 2.
 
     A model within `radius` is rounded once in each of up to n / b local steps, whose mean with w^G halves it, and four
@@ -367,20 +371,10 @@ def _rounded(task: Task, pace: Pace, radius: float) -> tuple[float, ...]:
     return tuple(max((size + 8 * pace.batch) * models / (4 * unit), 2.0 * size) for size in task.sizes)
 
 
-def _plan(task: Task, batch: int, multiplier: tuple[float, ...]) -> ReleasePlan:
-    models = wor_sgd.models_in(task.problem)
-    return ReleasePlan(
-        sampler=OnePass(batch),
-        clip_norm=task.clip_norm,
-        noise=Gaussian(),
-        noise_multiplier=multiplier,
-        releases=wor_sgd.visits(task, batch),
-        sizes=task.sizes,
-        noise_like={
-            "model": params_like(task.params),
-            "loss": jax.ShapeDtypeStruct((models,), jnp.float32),
-        },
-    )
+def _with_losses(task: Task, plan: ReleasePlan) -> ReleasePlan:
+    """The plan of a message that has the models' losses beside the model."""
+    losses = jax.ShapeDtypeStruct((wor_sgd.models_in(task.problem),), jnp.float32)
+    return replace(plan, noise_like={"model": plan.noise_like, "loss": losses})
 
 
 def _claim_note(plan: ReleasePlan) -> str:

@@ -27,21 +27,13 @@ import numpy as np
 from coterie import _check
 from coterie._types import PyTree
 from coterie.accounting import Claim
-from coterie.mechanisms import FixedSize, Gaussian, Masked, NoNoise, ReleasePlan, Shared
+from coterie.mechanisms import FixedSize, NoNoise, ReleasePlan
 from coterie.mechanisms.noise import noised, whole
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
-from coterie.protocols import _dual, _masked, _shared
+from coterie.protocols import _dual, _masked
 from coterie.protocols._dual import Pace, Public, Variant
-from coterie.protocols.task import (
-    Calibration,
-    Task,
-    calibrated,
-    params_like,
-    per_owner,
-    sampler_for,
-    stated,
-)
+from coterie.protocols.task import Calibration, Task, calibrated, per_owner, plan_of, sampler_for, stated
 from coterie.topologies import check_gossip
 
 SOURCE = "Liu, Johansson & Shi 2022, Theorem 1"
@@ -60,9 +52,8 @@ class Settings:
     radius: float | None = None  # guess of ‖x*‖, public; enters γ and rounds only. None: `radius_for`
     weights: Literal["precision", "records"] = "precision"  # certified: what an owner's weight grows with
     clip: float | None = None  # share of the gradient's bound to clip at; None: what the loss says
-    view: Literal["untrusted", "masked", "shared"] = (
-        "untrusted"  # certified: own noise; one sum of masked messages a round; gossip with noise shared in pairs
-    )
+    # Certified: own noise; one sum of masked messages a round; gossip with noise that is shared in pairs.
+    view: Literal["untrusted", "masked", "shared"] = "untrusted"
     colluding: int | None = None  # masked: these four as in `weighted_erm`; shared: this one and `degree`
     absent: int | None = None
     spare: int | None = None
@@ -117,21 +108,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     )
 
 
-def _masks(task: Task, settings: Settings) -> Masked:
-    return _masked.masks(task.owners, settings.colluding, settings.absent, settings.degree)
-
-
-def _pairs(task: Task, settings: Settings) -> Shared:
-    return _shared.pairs(task.owners, settings.colluding, settings.degree)
-
-
-def _exposed(task: Task, settings: Settings) -> float:
-    """How far an owner shows, for even shares of variance 1 of the noise that owners have together."""
-    if settings.view == "shared":
-        return _shared.exposed(_pairs(task, settings), task.owners)
-    return _masked.shown(_masks(task, settings), task.owners)
-
-
 @lru_cache(maxsize=64)
 def _functions(problem: Problem, variant: Variant, masked: bool) -> Rounds:
     """Cached, so that equal settings are the same functions and compile once."""
@@ -171,15 +147,8 @@ def _published(task: Task, settings: Settings, variant: Variant) -> tuple[Releas
     """One record a step and Theorem 1's noise, which is stated for the mean over q records."""
     rounds = _check.count("rounds", EPOCHS * min(task.sizes) if settings.rounds is None else settings.rounds)
     spread = math.sqrt(12 * rounds * math.log(1 / task.delta)) / min(task.sizes)
-    plan = ReleasePlan(
-        sampler=FixedSize(1),
-        clip_norm=task.clip_norm,
-        noise=Gaussian(),
-        noise_multiplier=tuple(spread / epsilon for epsilon in task.epsilon),
-        releases=(rounds,) * task.owners,
-        sizes=task.sizes,
-        noise_like=params_like(task.params),
-    )
+    multiplier = tuple(spread / epsilon for epsilon in task.epsilon)
+    plan = plan_of(task, FixedSize(1), rounds, noise_multiplier=multiplier)
     return plan, _given(task, variant, GAMMA if settings.gamma is None else settings.gamma)
 
 
@@ -210,24 +179,12 @@ def _rounds(task: Task, settings: Settings, variant: Variant) -> int:
 def _calibrated_plan(task: Task, settings: Settings, rounds: int) -> ReleasePlan:
     spare = _masked.spares(rounds, settings.spare) if settings.view == "masked" else 0
     clip = task.problem.loss.clip if settings.clip is None else _check.positive("clip", settings.clip)
-    plan = ReleasePlan(
-        sampler=sampler_for(task, settings.rate),
-        clip_norm=clip * task.clip_norm,
-        noise=Gaussian(),
-        noise_multiplier=(1.0,) * task.owners,
-        releases=(rounds + spare,) * task.owners,
-        sizes=task.sizes,
-        noise_like=params_like(task.params),
-    )
-    plan = calibrated(plan, task)
-    if settings.view == "untrusted":
+    sampler = sampler_for(task, settings.rate)
+    plan = calibrated(plan_of(task, sampler, rounds + spare, clip_norm=clip * task.clip_norm), task)
+    if (together := _masked.together_of(task, settings)) is None:
         return plan
-    per_record = _shares(task, plan, settings) / np.array([plan.sampler.expected(n) for n in task.sizes])
-    own, charged = _masked.shared(np.array(plan.noise_multiplier), per_record, _exposed(task, settings))
-    plan = replace(plan, noise_multiplier=tuple(map(float, own)), charged=tuple(map(float, charged)))
-    if settings.view == "shared":
-        return _shared.finished(plan, _pairs(task, settings))
-    return _masked.finished(plan, _masks(task, settings), rounds)
+    per_record = _shares(task, plan, settings) / np.array([sampler.expected(n) for n in task.sizes])
+    return _masked.pooled(plan, per_record, together, rounds)
 
 
 def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
@@ -238,8 +195,9 @@ def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
     together, precision is what `_masked.weights` fills up.
     """
     _check.one_of("weights", settings.weights, ("precision", "records"))
-    if settings.view != "untrusted" and settings.weights == "precision":
-        return _masked.weights(task, _exposed(task, settings))
+    together = _masked.together_of(task, settings)
+    if together is not None and settings.weights == "precision":
+        return _masked.weights(task, _masked.exposed(together, task.owners))
     sizes = np.array(task.sizes, float)
     spent_at_once = plan.noise_scale.astype(float) / np.sqrt(plan.releases)
     noise = task.dimension * spent_at_once**2 / sizes if settings.weights == "precision" else 0.0

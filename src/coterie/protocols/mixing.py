@@ -35,10 +35,15 @@ class Mixing(NamedTuple):
     consensus: int = 0  # gossip steps over owners' models after the last round; 0: not needed
 
 
+def mixer_of(task: Task, program: Program) -> Mixer:
+    """The program's own sum; or one step of gossip over the topology."""
+    return mixer(task.topology) if program.aggregate is None else aggregate(program.aggregate)
+
+
 def mixing_of(task: Task, program: Program, gossip_steps: int | None = None) -> Mixing:
     """The program's own sum; or gossip over the topology, of as many steps as asked for, or as it takes."""
     if program.aggregate is not None:
-        return Mixing(1, aggregate(program.aggregate))
+        return Mixing(1, mixer_of(task, program))
     if program.plan.shared is not None:
         return _of_shared(task, program, gossip_steps)
     steps = gossip_steps_for(task.topology) if gossip_steps is None else gossip_steps

@@ -40,15 +40,18 @@ from coterie.mechanisms.clipping import Clipped
 from coterie.mechanisms.noise import noised
 from coterie.problems.problem import Problem, clipped, clipped_mean
 from coterie.program import ANYTHING, Batch, Context, Program, Rounds, State, Within
-from coterie.protocols import _masked, _shared
+from coterie.protocols import _masked
 from coterie.protocols.task import (
     Calibration,
     Task,
     calibrated,
+    feature_norm,
     params_like,
     per_owner,
+    plan_of,
     radius_for,
     sampler_for,
+    smoothness_for,
     stated,
 )
 from coterie.topologies import check_push_sum
@@ -88,20 +91,20 @@ class Settings:
 
 
 class Numbers(NamedTuple):
-    """One row for each owner: (owners,) arrays."""
+    """One row for each owner: (owners,) arrays, of which a program sees its own entry."""
 
-    unit: Array  # C, in which contributions and noise are counted; C_t starts there and never exceeds it
-    step: Array  # γ
-    weight: Array  # what a released sum is multiplied with: the owner's weight over its public count
-    share: Array  # the owner's weight
-    bound: Array  # G
-    quantile: Array
-    count_share: Array
-    track: Array  # how fast ln C_t follows
-    averaging: Array  # inf: the model is the last z
+    unit: PyTree  # C, in which contributions and noise are counted; C_t starts there and never exceeds it
+    step: PyTree  # γ
+    weight: PyTree  # what a released sum is multiplied with: the owner's weight over its public count
+    share: PyTree  # the owner's weight
+    bound: PyTree  # G
+    quantile: PyTree
+    count_share: PyTree
+    track: PyTree  # how fast ln C_t follows
+    averaging: PyTree  # inf: the model is the last z
 
 
-class Public(NamedTuple):
+class Pushed(NamedTuple):
     """An owner's state, all of it made of messages."""
 
     x: PyTree
@@ -110,7 +113,7 @@ class Public(NamedTuple):
     average: PyTree  # () where the model is the last z
 
 
-class Message(NamedTuple):
+class Push(NamedTuple):
     """What leaves an owner in a round."""
 
     x: PyTree
@@ -125,7 +128,7 @@ class Info(NamedTuple):
     threshold: Array  # the clip norm of the next round; inf where nothing is clipped
 
 
-class UnitNoise(NamedTuple):
+class CountedNoise(NamedTuple):
     """Shapes of one emit's unit noise."""
 
     gradient: PyTree
@@ -143,7 +146,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     _masked.check_view(settings.view, "every_round", calibration == "certified", settings)
     policy = _policy(settings, calibration)
     check_push_sum(task.topology)
-    if task.problem.penalty.name in ("ball", "box"):
+    if task.problem.penalty.walled:
         raise InputError(
             f"penalty={task.problem.penalty.name!r}: push_sum follows gradients and never projects. "
             "Use 'l2', or protocol 'dual_averaging'."
@@ -160,7 +163,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         schedule=plan.releases[0],
         claim=_claim(task, plan, policy),
         debiased=True,
-        bounds=Message(ANYTHING, _weights(task), ANYTHING),  # pyright: ignore[reportArgumentType]
+        bounds=Push(ANYTHING, _weights(task), ANYTHING),  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -175,9 +178,9 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
 
     def init(params: PyTree, ctx: Context) -> State:
         start = jnp.log(ctx.numbers.unit) if tracked else ()
-        return State(Public(params, jnp.float32(1.0), start, params if averaged else ()), ())
+        return State(Pushed(params, jnp.float32(1.0), start, params if averaged else ()), ())
 
-    def emit(state: State, batch: Batch, noise: UnitNoise, ctx: Context) -> tuple[Message, PyTree]:
+    def emit(state: State, batch: Batch, noise: CountedNoise, ctx: Context) -> tuple[Push, PyTree]:
         # Sensitivity, tracked: clipping and noise are counted in the same public C_t, so that the plan's numbers (its
         # clip norm is 1) hold whatever C_t is. In units of noise / the plan's multiplier, a record contributes the
         # pair (√(1−s) clip(g)/C_t, √s (2b − 1)) with b = [‖g‖ ≤ C_t], s = count_share: norm ≤ √((1−s) + s) = 1. So
@@ -197,24 +200,24 @@ def functions(problem: Problem, policy: Policy, together: bool, averaged: bool) 
             problem.penalty.gradient(z),
         )
         if not tracked:
-            return Message(x, public.w, ()), ()
+            return Push(x, public.w, ()), ()
         below = jnp.where(gradients.norms <= clip, 0.5, -0.5)  # centred: moves by at most 1 when replaced
         spread = ctx.noise_scale / ctx.clip_norm / (2.0 * jnp.sqrt(numbers.count_share))
         count = noised(jnp.sum(batch.mask * below), noise.count, spread)
         error = numbers.weight * count + numbers.share * (0.5 - numbers.quantile)
-        return Message(x, public.w, public.log_threshold - numbers.track * error), ()
+        return Push(x, public.w, public.log_threshold - numbers.track * error), ()
 
-    def absorb(public: Public, _: Message, mixed: Message, ctx: Context) -> tuple[Public, Info]:
+    def absorb(public: Pushed, _: Push, mixed: Push, ctx: Context) -> tuple[Pushed, Info]:
         average = _blended(public.average, _debiased(mixed.x, mixed.w), ctx) if averaged else ()
         # Held at ln C, so that a threshold that follows growing gradients never lets a run diverge.
         held = jnp.minimum(mixed.log_threshold, mixed.w * jnp.log(ctx.numbers.unit)) if tracked else ()
         info = Info(mixed.w, ctx.clip_norm * _threshold(policy, held, mixed.w, ctx.numbers))
-        return Public(mixed.x, mixed.w, held, average), info
+        return Pushed(mixed.x, mixed.w, held, average), info
 
-    def idle(public: Public, _: Context) -> Message:
-        return Message(public.x, public.w, public.log_threshold)
+    def idle(public: Pushed, _: Context) -> Push:
+        return Push(public.x, public.w, public.log_threshold)
 
-    def model(public: Public) -> PyTree:
+    def model(public: Pushed) -> PyTree:
         return public.average if averaged else _debiased(public.x, public.w)
 
     return Rounds(init, emit, absorb, model, idle)
@@ -278,14 +281,14 @@ def _published(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
     """One record a step, or a batch that counts as one; contributions and noise in units of ‖g‖, G or C."""
     batch = _check.count("batch", settings.batch)
     rounds = _check.count("rounds", ROUNDS if settings.rounds is None else settings.rounds)
-    return ReleasePlan(
-        sampler=FixedSize(batch),
+    return plan_of(
+        task,
+        FixedSize(batch),
+        rounds,
         clip_norm=1.0,
         noise=NoNoise() if policy == "none" else Gaussian(),
         noise_multiplier=(_check.positive("sigma", settings.sigma),) * task.owners,
-        releases=(rounds,) * task.owners,
-        sizes=task.sizes,
-        noise_like=UnitNoise(params_like(task.params), ()),
+        noise_like=CountedNoise(params_like(task.params), ()),
         flaw=_flaw(policy, batch / min(task.sizes), rounds),
     )
 
@@ -310,32 +313,20 @@ def _tuned(task: Task, settings: Settings, policy: Policy) -> ReleasePlan:
     """Large batches and the least noise that each budget allows; contributions in units of the threshold."""
     rounds = _check.count("rounds", 100 if settings.rounds is None else settings.rounds)
     count = jax.ShapeDtypeStruct((), jnp.float32) if policy == "tracked" else ()
-    plan = ReleasePlan(
-        sampler=sampler_for(task, settings.rate),
-        clip_norm=1.0,
-        noise=Gaussian(),
-        noise_multiplier=(1.0,) * task.owners,
-        releases=(rounds,) * task.owners,
-        sizes=task.sizes,
-        noise_like=UnitNoise(params_like(task.params), count),
-    )
-    plan = calibrated(plan, task)
-    if settings.view == "untrusted":
+    sampler, noise = sampler_for(task, settings.rate), CountedNoise(params_like(task.params), count)
+    # The threshold is the unit: the plan's clip norm is 1.
+    plan = calibrated(plan_of(task, sampler, rounds, clip_norm=1.0, noise_like=noise), task)
+    if (together := _masked.together_of(task, settings)) is None:
         return plan
-    shared = _shared.pairs(task.owners, settings.colluding, settings.degree)
-    counts = np.array([plan.sampler.expected(size) for size in task.sizes])
-    needed, exposed = np.array(plan.noise_multiplier), _shared.exposed(shared, task.owners)
-    own, charged = _masked.shared(needed, _share(task, settings) / counts, exposed)
-    plan = replace(plan, noise_multiplier=tuple(map(float, own)), charged=tuple(map(float, charged)))
-    return _shared.finished(plan, shared)
+    counts = np.array([sampler.expected(size) for size in task.sizes])
+    return _masked.pooled(plan, _share(task, settings) / counts, together, rounds)
 
 
 def _share(task: Task, settings: Settings) -> np.ndarray:
     """(owners,) weights of mean one: by records, or filled up where noise is shared and budgets differ."""
-    if settings.view == "untrusted":
+    if (together := _masked.together_of(task, settings)) is None:
         return np.array(task.sizes) / np.mean(task.sizes)
-    shared = _shared.pairs(task.owners, settings.colluding, settings.degree)
-    return task.owners * _masked.weights(task, _shared.exposed(shared, task.owners))
+    return task.owners * _masked.weights(task, _masked.exposed(together, task.owners))
 
 
 def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:
@@ -347,18 +338,20 @@ def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) 
     # Noise of the owners' mean gradient, a coordinate, in units of the threshold.
     noise = plan.noise.spread * float(np.linalg.norm(weight * plan.noise_scale)) / task.owners
     chosen = _step(task, plan.releases[0], noise / math.sqrt(1 - spent)) if tuned else STEP
-    rows = {
-        "unit": task.clip_norm,
-        "step": _check.positive("step", chosen if settings.step is None else settings.step),
-        "weight": weight,
-        "share": share,
-        "bound": _check.positive("gradient_bound", settings.gradient_bound),
-        "quantile": _check.probability("quantile", settings.quantile),
-        "count_share": spent,
-        "track": _track(noise / (2 * math.sqrt(spent))) if policy == "tracked" else 0.0,
-        "averaging": AVERAGING if tuned else math.inf,
-    }
-    return Numbers(**per_owner(task.owners, rows))
+    return per_owner(
+        task.owners,
+        Numbers(
+            unit=task.clip_norm,
+            step=_check.positive("step", chosen if settings.step is None else settings.step),
+            weight=weight,
+            share=share,
+            bound=_check.positive("gradient_bound", settings.gradient_bound),
+            quantile=_check.probability("quantile", settings.quantile),
+            count_share=spent,
+            track=_track(noise / (2 * math.sqrt(spent))) if policy == "tracked" else 0.0,
+            averaging=AVERAGING if tuned else math.inf,
+        ),
+    )
 
 
 def _step(task: Task, rounds: int, noise: float) -> float:
@@ -367,9 +360,8 @@ def _step(task: Task, rounds: int, noise: float) -> float:
     Features lie in the ball that makes `clip_norm` the bound of a linear model; a network's in the unit ball.
     """
     problem = task.problem
-    bounded = problem.model.is_linear and math.isfinite(problem.loss.lipschitz)
-    reach = task.clip_norm / problem.loss.lipschitz if bounded else 1.0
-    smoothness = task.unit.bends * problem.loss.smoothness * reach**2 + problem.penalty.smoothness
+    reach = feature_norm(task) if problem.model.is_linear else 1.0
+    smoothness = smoothness_for(task, reach) + problem.penalty.smoothness
     spread = noise * task.clip_norm * math.sqrt(task.dimension)
     if not math.isfinite(smoothness):  # a kink: the subgradient's own size takes the place of curvature
         smoothness, spread = 0.0, math.hypot(spread, task.clip_norm)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie import _check
-from coterie.mechanisms import Gaussian, NoNoise, Passes, ReleasePlan
+from coterie.mechanisms import NoNoise, ReleasePlan
 from coterie.program import Program
 from coterie.protocols import wor_sgd
-from coterie.protocols.task import Calibration, Task, calibrated, params_like
-from coterie.protocols.wor_sgd import Pace
+from coterie.protocols.task import Calibration, Task
+from coterie.protocols.wor_sgd import Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +41,11 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     replace-one adjacency: each record is in at most `passes` releases, composed by the accountant.
     """
     passes = _check.count("passes", settings.passes)
-    plan, pace = _tuned(task, settings) if calibration == "certified" else _published(task, settings)
+    plan, pace = (wor_sgd.tuned if calibration == "certified" else _published)(task, settings, passes)
     if calibration == "noiseless":
         plan = replace(plan, noise=NoNoise())
-    return Program(
-        functions=wor_sgd.functions(task.problem),
-        plan=plan,
-        numbers=wor_sgd.numbers(task, pace),
-        params=task.params,
-        schedule=walk(plan.releases, settings.walk),
-        claim=wor_sgd.claim(task, plan, "Jin, He & Dai, section VI.A, with Theorem 1", passes=passes),
-    )
+    claim = wor_sgd.claim(task, plan, "Jin, He & Dai, section VI.A, with Theorem 1", passes=passes)
+    return wor_sgd.walking(task, plan, pace, walk(plan.releases, settings.walk), claim)
 
 
 def walk(releases: tuple[int, ...], seed: int) -> np.ndarray:
@@ -70,31 +64,8 @@ def walk(releases: tuple[int, ...], seed: int) -> np.ndarray:
     return draws[turn < limit[draws]]
 
 
-def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
+def _published(task: Task, settings: Settings, passes: int) -> tuple[ReleasePlan, Numbers]:
     """Each visit at (ε/5, δ/5), and η_t = 1/√t."""
-    pace = wor_sgd.published_pace(task, settings)
+    plan, pace = wor_sgd.published(task, settings, passes)
     step = 1.0 if settings.step is None else pace.step
-    pace = pace._replace(step=step, decay=0.5, weight=math.inf)
-    passes = settings.passes
-    scale = [wor_sgd.published_scale(task, epsilon / passes, task.delta / passes) for epsilon in task.epsilon]
-    return _plan(task, pace.batch, passes, tuple(np.array(scale) / task.clip_norm)), pace
-
-
-def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
-    # The noise depends on the passes alone: a record is in one release of each, whatever the batch.
-    any_batch = calibrated(_plan(task, 1, settings.passes, (1.0,) * task.owners), task)
-    scale, largest = any_batch.noise_scale.tolist(), wor_sgd.steepest(task)
-    pace = wor_sgd.tuned(task, settings, scale, largest, settings.passes)
-    return _plan(task, pace.batch, settings.passes, any_batch.noise_multiplier), pace
-
-
-def _plan(task: Task, batch: int, passes: int, multiplier: tuple[float, ...]) -> ReleasePlan:
-    return ReleasePlan(
-        sampler=Passes(batch),
-        clip_norm=task.clip_norm,
-        noise=Gaussian(),
-        noise_multiplier=multiplier,
-        releases=wor_sgd.visits(task, batch, passes),
-        sizes=task.sizes,
-        noise_like=params_like(task.params),
-    )
+    return plan, pace._replace(step=step, decay=0.5, weight=math.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -15,8 +15,9 @@ from coterie.accounting import Claim
 from coterie.accounting.persons import check_owners
 from coterie.errors import InputError
 from coterie.mechanisms import FullBatch, Gaussian, Poisson, ReleasePlan
+from coterie.mechanisms.sampling import Sampler
 from coterie.problems.problem import Problem
-from coterie.relations import REPLACE_ONE, UNIT, Relation
+from coterie.relations import REPLACE_ONE, UNIT
 from coterie.topologies import Topology
 from coterie.units import RECORD, Unit
 
@@ -86,41 +87,39 @@ def per_owner(owners: int, numbers: PyTree) -> PyTree:
     )
 
 
-def stated(task: Task, epsilon: float | None, source: str, note: str) -> Claim:
-    """What a paper's theorem says of everything that owners send, one record replaced; None: it says nothing."""
-    return Claim(
-        epsilon=epsilon,
-        delta=task.delta,
-        relation=REPLACE_ONE,
-        unit=UNIT,
-        view="public transcript",
-        source=source,
-        note=note,
-    )
+def stated(task: Task, epsilon: float | None, source: str, note: str, **given: Any) -> Claim:
+    """What a paper's theorem says of everything that owners send, one record replaced; None: it says nothing.
 
-
-def full_batch_plan(
-    task: Task,
-    releases: int,
-    noise_like: PyTree = None,
-    relation: Relation = REPLACE_ONE,
-    clip: float = 1.0,
-) -> ReleasePlan:
-    """Releases of sums over all of an owner's records with Gaussian noise, each owner charged for its own.
-
-    `clip`: a share of the task's clip norm. The noise is not sized yet: hand the plan to `calibrated`. Messages
-    look like the parameters, unless told.
+    `given`: what else the theorem is about.
     """
-    return ReleasePlan(
-        sampler=FullBatch(),
-        clip_norm=clip * task.clip_norm,
-        noise=Gaussian(),
-        noise_multiplier=(1.0,) * task.owners,
-        releases=(releases,) * task.owners,
-        sizes=task.sizes,
-        noise_like=params_like(task.params) if noise_like is None else noise_like,
-        relation=relation,
-    )
+    usual = {"delta": task.delta, "relation": REPLACE_ONE, "unit": UNIT, "view": "public transcript"}
+    return Claim(epsilon=epsilon, source=source, note=note, **usual | given)
+
+
+def plan_of(task: Task, sampler: Sampler, releases: int | tuple[int, ...], **given: Any) -> ReleasePlan:
+    """Releases of sums of clipped gradients with Gaussian noise; `given`: what is otherwise in this plan.
+
+    The noise is not sized yet: hand the plan to `calibrated`.
+    """
+    usual = {
+        "clip_norm": task.clip_norm,
+        "noise": Gaussian(),
+        "noise_multiplier": (1.0,) * task.owners,
+        "noise_like": params_like(task.params),  # messages look like the parameters
+    }
+    everyones = (releases,) * task.owners if isinstance(releases, int) else releases
+    return ReleasePlan(sampler=sampler, releases=everyones, sizes=task.sizes, **usual | given)
+
+
+def full_batch_plan(task: Task, releases: int, **given: Any) -> ReleasePlan:
+    """`plan_of` sums over all of an owner's records, each owner charged for its own."""
+    return plan_of(task, FullBatch(), releases, **given)
+
+
+def with_noise(plan: ReleasePlan, own: np.ndarray, charged: np.ndarray | None = None) -> ReleasePlan:
+    """The plan with everybody's own noise, and with what its view faces where that is another; both over clip_norm."""
+    faced = None if charged is None else tuple(map(float, charged))
+    return replace(plan, noise_multiplier=tuple(map(float, own)), charged=faced)
 
 
 def radius_for(task: Task, radius: float | None) -> float:
@@ -132,6 +131,20 @@ def radius_for(task: Task, radius: float | None) -> float:
     if radius is not None:
         return _check.positive("radius", radius)
     return task.problem.loss.length(task.dimension) / task.problem.model.reach
+
+
+def feature_norm(task: Task, unbounded: float = 1.0) -> float:
+    """How long features are, public: as the gradient's bound implies, or `unbounded` where the loss has no bound."""
+    slope = task.problem.loss.lipschitz
+    return task.clip_norm / slope if math.isfinite(slope) else unbounded
+
+
+def smoothness_for(task: Task, length: float, bend: float | None = None) -> float:
+    """How much a unit's loss bends in the parameters of a linear model, for features of this length.
+
+    `bend`: how much it does in the scores; None: the most that it does.
+    """
+    return task.unit.bends * (task.problem.loss.smoothness if bend is None else bend) * length**2
 
 
 def sampler_for(task: Task, rate: float | None) -> FullBatch | Poisson:

@@ -24,17 +24,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from coterie import _check
-from coterie.accounting import Claim, calibrate, certify
+from coterie.accounting import Claim, certify
 from coterie.errors import InputError
-from coterie.mechanisms import Masked, ReleasePlan
+from coterie.mechanisms import ReleasePlan
 from coterie.program import Program
 from coterie.protocols import _erm, _erm_noise, _masked
 from coterie.protocols._erm import Design
-from coterie.protocols._erm_noise import Aggregation, Noised, Steps, View
+from coterie.protocols._erm_noise import Noised, SumSettings
 from coterie.protocols.task import Calibration, Task, full_batch_plan
 from coterie.relations import ADD_OR_REMOVE_ONE, named
 
-Relation = Literal["replace_one", "add_or_remove_one"]
 SOURCE = "Kang, Liu, Niu & Wang 2021, Theorem 1"
 SIZES_SHOW = (  # a message's noise has standard deviation σ = √(c T ln(1/δ₁)) G/(n ε₁) in each of its d numbers
     "sizes are private under add_or_remove_one, but the published noise and weights are divided by the number of all "
@@ -43,29 +42,14 @@ SIZES_SHOW = (  # a message's noise has standard deviation σ = √(c T ln(1/δ�
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(SumSettings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
-    aggregation: Aggregation | None = None  # every_round (certified) or once (paper)
-    view: View | None = (
-        None  # untrusted (certified), aggregator (paper), or masked: nobody is trusted to add up
-    )
-    relation: Relation = "replace_one"
-    steps: int | None = None
-    step_size: float | None = None
-    radius: float | None = None  # guess of ‖θ*‖, public; enters steps and their size only
-    clip: float | None = None  # certified: share of the gradient's bound to clip at; None: the loss's own
-    missing: int | None = None  # aggregator: who may collude or stay away; 1 (certified) or 0 (paper)
+    relation: Literal["replace_one", "add_or_remove_one"] = "replace_one"
     shares: Literal["even", "records"] = "even"  # aggregator: how the noise is divided
-    weights: Literal["records", "precision"] | None = (
-        None  # n_j/n; by how precise a party's gradient is; masked: filled
-    )
-    colluding: int | None = None  # masked: other owners who may pool what they know, 1
-    absent: int | None = None  # masked: who may be left out of a sum, a sixteenth
-    spare: int | None = None  # masked: sums that may fail and are charged for, a tenth of the rounds
-    degree: int | None = None  # masked: with how many others an owner shares masks; 0: all, up to 64 owners
+    # n_j/n; by how precise a party's gradient is; masked: filled
+    weights: Literal["records", "precision"] | None = None
     weight_share: float = 0.2  # of ε and δ for the weights, under add_or_remove_one
-    constant: float | None = None  # c of Theorem 1
 
 
 def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
@@ -76,15 +60,10 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     says when the sum must not be released. Under masks nobody sees more than the sums, but for what `colluding` know.
     """
     settings = _filled(settings, task, calibration)
-    once = settings.aggregation == "once"
-    design, plan, noised = (_published if calibration == "paper" else _certified)(task, settings)
-    plan = _erm_noise.with_noise(plan, noised, "public transcript")
-    if settings.view == "aggregator":
-        plan = replace(plan, view=_erm_noise.seen(plan, task.delta, once, settings.missing or 0))
-    if masked := _masks(task, settings):
-        plan = _masked.finished(plan, masked, design.steps)
+    design, plan = (_published if calibration == "paper" else _certified)(task, settings)
+    plan = _erm_noise.seen(task, design, plan, settings)
     if calibration == "noiseless":
-        design, plan = _erm_noise.noiseless(task, design, plan, _steps(settings))
+        design, plan = _erm_noise.noiseless(task, design, plan, settings)
     return _erm.assemble(task, design, plan, _claim(task, settings, plan))
 
 
@@ -133,18 +112,14 @@ def published_multipliers(sizes: Sequence[float], epsilon: float, delta: float) 
 
 
 def _filled(settings: Settings, task: Task, calibration: Calibration) -> Settings:
-    paper = calibration == "paper"
-    aggregation = settings.aggregation or ("once" if paper else "every_round")
-    missing = settings.missing if settings.missing is not None else (0 if paper else min(1, task.owners - 1))
-    _check.one_of("aggregation", aggregation, ("once", "every_round"))
-    view = _check.one_of("view", settings.view or ("aggregator" if paper else "untrusted"), _erm_noise.VIEWS)
-    relation = named(settings.relation)
-    _masked.check_view(view, aggregation, calibration == "certified", settings)
+    paper, relation = calibration == "paper", named(settings.relation)
+    settings = _erm_noise.filled(settings, task, calibration)
     _check.one_of("shares", settings.shares, ("even", "records"))
     _check.one_of("weights", settings.weights or "records", ("records", "precision"))
     _check.probability("weight_share", settings.weight_share)
-    _erm_noise.check_missing(missing, task.owners)
-    if settings.weights == "precision" and (paper or not relation.sizes_are_public or view != "untrusted"):
+    if settings.weights == "precision" and (
+        paper or not relation.sizes_are_public or settings.view != "untrusted"
+    ):
         raise InputError(
             "weights='precision': only for certified, untrusted, replace_one. Use weights='records'."
         )
@@ -162,68 +137,35 @@ def _filled(settings: Settings, task: Task, calibration: Calibration) -> Setting
             f"shares='records': sizes are private under relation={settings.relation!r}, and noise must not follow from "
             "them. Use shares='even'."
         )
-    if paper and not relation.sizes_are_public and aggregation != "once":
+    if paper and not relation.sizes_are_public and settings.aggregation != "once":
         raise InputError(
             "aggregation='every_round': the paper adds weight noise to one sum. Use aggregation='once'."
         )
-    return replace(settings, aggregation=aggregation, view=view, missing=missing)  # type: ignore[arg-type]
-
-
-def _steps(settings: Settings) -> Steps:
-    return Steps(settings.steps, settings.step_size, settings.radius, settings.clip)
+    return settings
 
 
 def _by_records(task: Task) -> np.ndarray:
     return np.array(task.sizes) / sum(task.sizes)
 
 
-def _summed(task: Task, settings: Settings) -> bool:
-    """Whether the view faces the noise of the sum: T local steps are a Gaussian sum for linear losses alone."""
-    return settings.view == "aggregator" and (
-        settings.aggregation == "every_round" or _erm_noise.is_linear(task.problem)
-    )
-
-
-def _masks(task: Task, settings: Settings) -> Masked | None:
-    if settings.view != "masked":
-        return None
-    return _masked.masks(task.owners, settings.colluding, settings.absent, settings.degree)
-
-
 def _weights(task: Task, settings: Settings) -> np.ndarray:
-    masked = _masks(task, settings)
-    if masked is not None and settings.weights is None:
-        return _masked.weights(task, _masked.shown(masked, task.owners))
+    together = _masked.together_of(task, settings)
+    if together is not None and settings.weights is None:
+        return _masked.weights(task, _masked.exposed(together, task.owners))
     return _precise(task) if settings.weights == "precision" else _by_records(task)
 
 
-def _certified(task: Task, settings: Settings) -> tuple[Design, ReleasePlan, Noised]:
-    masked = _masks(task, settings)
-    design = Design(
-        weights=_weights(task, settings),
-        once=settings.aggregation == "once",
-        steps=1,
-        step_size=np.ones(task.owners),
-        how=_erm.how_for(task),
-    )
-    extra = None
+def _certified(task: Task, settings: Settings) -> tuple[Design, ReleasePlan]:
+    weights, once = _weights(task, settings), settings.aggregation == "once"
+    design, extra = Design(weights=weights, once=once, how=_erm.how_for(task)), None
     if not named(settings.relation).sizes_are_public:
         noise = [_size_multiplier(epsilon, task, settings) for epsilon in task.epsilon]
         design, extra = replace(design, sizes="noisy", size_noise=np.array(noise)), _gaussians(noise)
-
-    def size(needed: np.ndarray) -> Noised:
-        if masked is not None:
-            exposed = _masked.shown(masked, task.owners)
-            return Noised(*_masked.shared(needed, design.per_record(task), exposed))
-        if not _summed(task, settings):
-            return Noised(own=needed)
-        parts = np.full(task.owners, 1 / task.owners) if settings.shares == "even" else _by_records(task)
-        # Private sizes enter with noise of their own, after the sum: a record weighs 1 in it, whatever they are.
-        weight = design.per_record(task) if design.sizes == "public" else np.ones(task.owners)
-        return _erm_noise.aggregated(needed, weight, parts, settings.missing or 0)
-
-    spare = partial(_masked.spares, spare=settings.spare) if masked else lambda rounds: 0
-    return _erm_noise.certified(task, design, size, extra, _steps(settings), spare)
+    parts = np.full(task.owners, 1 / task.owners) if settings.shares == "even" else _by_records(task)
+    # Private sizes enter with noise of their own, after the sum: a record weighs 1 in it, whatever they are.
+    per_record = design.per_record(task) if design.sizes == "public" else np.ones(task.owners)
+    size = partial(_erm_noise.sized, task, settings, per_record, parts)
+    return _erm_noise.certified(task, design, settings, size, extra)
 
 
 def _precise(task: Task) -> np.ndarray:
@@ -237,28 +179,24 @@ def _precise(task: Task) -> np.ndarray:
     return precision / precision.sum()
 
 
-def _published(task: Task, settings: Settings) -> tuple[Design, ReleasePlan, Noised]:
+def _published(task: Task, settings: Settings) -> tuple[Design, ReleasePlan]:
     """Equations 4 and 5. The server assigns one budget to all: the strictest."""
-    once, total, weights = settings.aggregation == "once", sum(task.sizes), _by_records(task)
-    start = Design(weights=weights, once=once, steps=1, step_size=np.ones(task.owners), how="descent")
-    design = _erm_noise.published(task, start, _steps(settings))
+    weights, relation = _by_records(task), named(settings.relation)
+    start = Design(weights=weights, once=settings.aggregation == "once", how="descent")
+    design = _erm_noise.published(task, start, settings)
     epsilon, delta = _first_part(min(task.epsilon), task, settings)
     central = _erm_noise.central_multiplier(epsilon, delta, settings.constant) * math.sqrt(design.steps)
-    noised, flaw = Noised(own=central * weights), ""
-    if not named(settings.relation).sizes_are_public:
+    noised = Noised(own=central * weights)
+    if not relation.sizes_are_public:
         multiplier = _size_multiplier(min(task.epsilon), task, settings)  # σ_w n
-        design, flaw = (
-            replace(design, sizes="noisy_weights", size_noise=multiplier / total / weights),
-            SIZES_SHOW,
-        )
-    elif _summed(task, settings):
+        size_noise = multiplier / sum(task.sizes) / weights
+        design = replace(design, sizes="noisy_weights", size_noise=size_noise)
+    elif _erm_noise.summed(task, settings):
         noised = _erm_noise.faced(noised.own, design.per_record(task), settings.missing or 0)
-    noise = _erm.noise_like(task, once, design.steps, design.sizes)
-    return (
-        design,
-        replace(full_batch_plan(task, design.steps, noise, named(settings.relation)), flaw=flaw),
-        noised,
-    )
+    noise = _erm.noise_like(task, design.once, design.steps, design.sizes)
+    flaw = "" if relation.sizes_are_public else SIZES_SHOW
+    plan = full_batch_plan(task, design.steps, noise_like=noise, relation=relation, flaw=flaw)
+    return design, _erm_noise.noised(plan, noised)
 
 
 def _first_part(epsilon: float, task: Task, settings: Settings) -> tuple[float, float]:
@@ -269,12 +207,8 @@ def _first_part(epsilon: float, task: Task, settings: Settings) -> tuple[float, 
 
 def _size_multiplier(epsilon: float, task: Task, settings: Settings) -> float:
     """Noise on a size for (ε₂, δ₂); one record moves it by 1."""
-    from dp_accounting import GaussianDpEvent
-
     epsilon, delta = settings.weight_share * epsilon, settings.weight_share * task.delta
-    if settings.constant is not None:
-        return math.sqrt(_check.positive("constant", settings.constant) * math.log(1 / delta)) / epsilon
-    return calibrate(GaussianDpEvent, epsilon=epsilon, delta=delta, relation=ADD_OR_REMOVE_ONE)
+    return _erm_noise.central_multiplier(epsilon, delta, settings.constant, ADD_OR_REMOVE_ONE)
 
 
 def _gaussians(multipliers: Sequence[float]) -> tuple:
@@ -286,7 +220,7 @@ def _gaussians(multipliers: Sequence[float]) -> tuple:
 def _claim(task: Task, settings: Settings, plan: ReleasePlan) -> Claim:
     """Theorem 1 solved for ε at the least noise a party adds to its mean; Theorem 2 for the smallest in the note."""
     if plan.noise.spread == 0:
-        return _erm_noise.claimed(None, task, settings.relation, SOURCE, "")
+        return _erm_noise.claimed(None, task, SOURCE, "", plan.relation)
     sizes, total = np.array(task.sizes), sum(task.sizes)
     multiplier = float(np.min(np.array(plan.noise_multiplier) / sizes)) * total / math.sqrt(plan.releases[0])
     _, delta = _first_part(1.0, task, settings)
@@ -294,4 +228,4 @@ def _claim(task: Task, settings: Settings, plan: ReleasePlan) -> Claim:
     second = 0.0 if plan.relation.sizes_are_public else settings.weight_share * min(task.epsilon)
     own = first * total / int(sizes.min())
     note = f"Theorem 2 claims {own:.3g} for the smallest party's own model"
-    return _erm_noise.claimed(first + second, task, settings.relation, SOURCE, note)
+    return _erm_noise.claimed(first + second, task, SOURCE, note, plan.relation)

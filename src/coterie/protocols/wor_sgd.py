@@ -34,12 +34,22 @@ from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.accounting import Claim
 from coterie.errors import InputError
-from coterie.mechanisms import Gaussian, NoNoise, OnePass, ReleasePlan
+from coterie.mechanisms import NoNoise, OnePass, Passes, ReleasePlan
 from coterie.mechanisms.noise import noised
 from coterie.problems.penalties import prox
 from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
-from coterie.protocols.task import Calibration, Task, calibrated, params_like, per_owner, radius_for, stated
+from coterie.protocols.task import (
+    Calibration,
+    Task,
+    calibrated,
+    feature_norm,
+    per_owner,
+    plan_of,
+    radius_for,
+    smoothness_for,
+    stated,
+)
 
 BATCH = 50  # the paper's experiments
 STEP = 0.1
@@ -56,25 +66,18 @@ class Settings:
     capped: bool = False  # another reading of the published steps: η_t at most 1/(2μ), and the last w
 
 
-class Pace(NamedTuple):
-    """How the model moves: η_t = step / t^decay, `most` at most, on the mean of a public number of gradients."""
-
-    batch: int
-    step: float
-    decay: float
-    weight: float  # the model is the mean of w weighted by t^weight; inf: the last w
-    most: float = math.inf
-
-
 class Numbers(NamedTuple):
-    """One row for each owner: (owners,) arrays."""
+    """How the model moves: η_t = step / t^decay, `most` at most, on the mean of a public number of gradients.
 
-    batch: Array
-    step: Array
-    decay: Array
-    weight: Array
-    most: Array
-    domain: Array  # R: the longest a separately trained model may be
+    One row for each owner: scalars here, (owners,) arrays in the program.
+    """
+
+    batch: PyTree
+    step: PyTree
+    decay: PyTree
+    weight: PyTree  # the model is the mean of w weighted by t^weight; inf: the last w
+    most: PyTree = math.inf
+    domain: PyTree = math.inf  # R: the longest a separately trained model may be
 
 
 class Register(NamedTuple):
@@ -90,16 +93,22 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     Guarantee: with `calibration="certified"` every owner's whole transcript meets its own (ε, δ) under
     replace-one adjacency: each record is in one release, charged for the whole model.
     """
-    plan, pace = _tuned(task, settings) if calibration == "certified" else _published(task, settings)
+    plan, pace = (tuned if calibration == "certified" else published)(task, settings)
     if calibration == "noiseless":
         plan = replace(plan, noise=NoNoise())
+    stated_as = claim(task, plan, "Jin, He & Dai, Theorem 2")
+    return walking(task, plan, pace, in_turns(plan.releases), stated_as)
+
+
+def walking(task: Task, plan: ReleasePlan, pace: Numbers, schedule: np.ndarray, claim: Claim) -> Program:
+    """The program of a model that walks among owners."""
     return Program(
         functions=functions(task.problem),
         plan=plan,
-        numbers=numbers(task, pace),
+        numbers=per_owner(task.owners, pace),
         params=task.params,
-        schedule=in_turns(plan.releases),
-        claim=claim(task, plan, "Jin, He & Dai, Theorem 2"),
+        schedule=schedule,
+        claim=claim,
     )
 
 
@@ -174,48 +183,40 @@ def published_bound(task: Task) -> float:
     return task.clip_norm / math.sqrt(models_in(task.problem)) + (1.0 if strength > 0 else 0.0)
 
 
-def published_scale(task: Task, epsilon: float, delta: float) -> float:
-    """Noise on the released sum: √(2 ln(1.25/δ)) · 2L/ε, the published one without η_t / b.
+def classical(delta: float) -> float:
+    """√(2 ln(1.25/δ)): noise over sensitivity for ε = 1 by the textbook theorem, which needs ε < 1.
 
     >>> round(classical(1 / 60_000**2), 2)
     6.67
     """
-    return classical(delta) * 2 * published_bound(task) / epsilon
-
-
-def classical(delta: float) -> float:
-    """√(2 ln(1.25/δ)): noise over sensitivity for ε = 1 by the textbook theorem, which needs ε < 1."""
     return math.sqrt(2 * math.log(1.25 / delta))
 
 
-def published_pace(task: Task, settings: Settings) -> Pace:
+def published(task: Task, settings: Settings, passes: int | None = None) -> tuple[ReleasePlan, Numbers]:
+    """The paper's pace, and noise on the released sum that each of `passes` pays an even part of (ε, δ) for.
+
+    That is √(2 ln(1.25/δ)) · 2L/ε, the published one without η_t / b.
+    """
+    pace, part = published_pace(task, settings), passes or 1
+    bound = classical(task.delta / part) * 2 * published_bound(task)
+    multipliers = tuple(bound / (epsilon / part) / task.clip_norm for epsilon in task.epsilon)
+    return walk_plan(task, pace.batch, multipliers, passes), pace
+
+
+def published_pace(task: Task, settings: Settings) -> Numbers:
     """b = 50; η_t = 0.1 and the last w, or 1/(λt) and the mean of all, as λ is zero or not; or `capped`."""
     strength = task.problem.penalty.strong_convexity
     batch = min(BATCH, *task.sizes) if settings.batch is None else settings.batch
     default, decay, weight = (1 / strength, 1.0, 0.0) if strength > 0 else (STEP, 0.0, math.inf)
     step = default if settings.step is None else _check.positive("step", settings.step)
-    pace = Pace(_check.count("batch", batch), step, decay, weight)
+    pace = Numbers(_check.count("batch", batch), step, decay, weight, domain=domain_of(task))
     return pace._replace(weight=math.inf, most=0.5 / (1 + strength)) if settings.capped else pace
 
 
-def numbers(task: Task, pace: Pace) -> Numbers:
-    """The pace as a program's numbers."""
+def domain_of(task: Task) -> float:
+    """R = 1/λ; everything where λ is zero."""
     strength = task.problem.penalty.strong_convexity
-    rows = {
-        "batch": pace.batch,
-        "step": pace.step,
-        "decay": pace.decay,
-        "weight": pace.weight,
-        "most": pace.most,
-        "domain": 1 / strength if strength > 0 else math.inf,
-    }
-    return Numbers(**per_owner(task.owners, rows))
-
-
-def feature_norm(task: Task) -> float:
-    """The longest a record's features may be for the clipping not to bind: clip_norm over the Lipschitz constant."""
-    slope = task.problem.loss.lipschitz
-    return task.clip_norm / slope if math.isfinite(slope) else task.clip_norm
+    return 1 / strength if strength > 0 else math.inf
 
 
 def steepest(task: Task) -> float:
@@ -226,11 +227,25 @@ def steepest(task: Task) -> float:
     """
     loss, penalty = task.problem.loss, task.problem.penalty.smoothness
     own = loss.smoothness if loss.bend is None else loss.bend
-    curvature = task.unit.bends * own * feature_norm(task) ** 2 + (penalty if math.isfinite(penalty) else 0.0)
+    loss_alone = smoothness_for(task, feature_norm(task, unbounded=task.clip_norm), own)
+    curvature = loss_alone + (penalty if math.isfinite(penalty) else 0.0)
     return 1 / curvature if math.isfinite(curvature) else math.inf
 
 
-def tuned(task: Task, settings: Settings, scale: Sequence[float], largest: float, passes: int = 1) -> Pace:
+def tuned(task: Task, settings: Settings, passes: int | None = None) -> tuple[ReleasePlan, Numbers]:
+    """The least noise that each budget allows, which depends on the passes alone, and the pace that suits it.
+
+    A record is in one release of each pass, whatever the batch.
+    """
+    any_batch = calibrated(walk_plan(task, 1, (1.0,) * task.owners, passes), task)
+    scale, largest = any_batch.noise_scale.tolist(), steepest(task)
+    pace = tuned_pace(task, settings, scale, largest, passes or 1)
+    return walk_plan(task, pace.batch, any_batch.noise_multiplier, passes), pace
+
+
+def tuned_pace(
+    task: Task, settings: Settings, scale: Sequence[float], largest: float, passes: int = 1
+) -> Numbers:
     """Batch and constant step where the bound of SGD, R²/(2ηT) + ηV/2 with η <= `largest`, is least.
 
     T is the number of visits and V the variance of a mean gradient: d scale²/b² from the noise and clip_norm²/b
@@ -254,7 +269,7 @@ def tuned(task: Task, settings: Settings, scale: Sequence[float], largest: float
 
     grid = np.unique(np.geomspace(1, max(task.sizes), 200).astype(int)).tolist()
     batch = min(grid, key=lambda b: at(b)[0]) if settings.batch is None else settings.batch
-    return Pace(_check.count("batch", batch), at(batch)[1], decay=0.0, weight=1.0)
+    return Numbers(_check.count("batch", batch), at(batch)[1], decay=0.0, weight=1.0, domain=domain_of(task))
 
 
 def visits(task: Task, batch: int, passes: int = 1) -> tuple[int, ...]:
@@ -292,26 +307,9 @@ def claim(task: Task, plan: ReleasePlan, source: str, note: str = "", passes: in
     return stated(task, epsilon, source, "; ".join(notes))
 
 
-def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
-    pace = published_pace(task, settings)
-    scale = np.array([published_scale(task, epsilon, task.delta) for epsilon in task.epsilon])
-    return _plan(task, pace.batch, tuple(scale / task.clip_norm)), pace
-
-
-def _tuned(task: Task, settings: Settings) -> tuple[ReleasePlan, Pace]:
-    # The noise does not depend on the batch: a record is in one release of one pass, whatever its size.
-    any_batch = calibrated(_plan(task, 1, (1.0,) * task.owners), task)
-    pace = tuned(task, settings, any_batch.noise_scale.tolist(), steepest(task))
-    return _plan(task, pace.batch, any_batch.noise_multiplier), pace
-
-
-def _plan(task: Task, batch: int, multiplier: tuple[float, ...]) -> ReleasePlan:
-    return ReleasePlan(
-        sampler=OnePass(batch),
-        clip_norm=task.clip_norm,
-        noise=Gaussian(),
-        noise_multiplier=multiplier,
-        releases=visits(task, batch),
-        sizes=task.sizes,
-        noise_like=params_like(task.params),
-    )
+def walk_plan(
+    task: Task, batch: int, multipliers: tuple[float, ...], passes: int | None = None
+) -> ReleasePlan:
+    """Batches in stored order: one pass over an owner's records, or so many."""
+    sampler = OnePass(batch) if passes is None else Passes(batch)
+    return plan_of(task, sampler, visits(task, batch, passes or 1), noise_multiplier=multipliers)

@@ -8,6 +8,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -17,19 +18,19 @@ import numpy as np
 from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.metrics import METRICS
-from coterie.reports.written import Run, converted
+from coterie.reports.written import Run, number
 
 FILES = ("result.json", "trace.csv", "experiment.toml")  # what a report is made from
 
 
-class Reported(Run, frozen=True, kw_only=True):
+class Reported(Run, frozen=True, kw_only=True, dict=True):
     """Everything that a report shows: what a run found, and what its other files say."""
 
     steps: np.ndarray  # (points,) of trace.csv, like the next
     values: np.ndarray  # (points, models) the metric of each
     settings: dict[str, Any]  # of experiment.toml
 
-    @property
+    @cached_property
     def joint(self) -> np.ndarray:
         """(points,) the joint model's metric: the mean over models, by public sizes where every owner has one."""
         by_size = not self.sizes_are_private and self.values.shape[1] == len(self.sizes)
@@ -40,7 +41,7 @@ class Reported(Run, frozen=True, kw_only=True):
 def read(files: Mapping[str, bytes]) -> Reported:
     """The run that the bytes of `FILES` describe."""
     try:
-        run = converted(json.loads(files["result.json"]), Run)
+        run = msgspec.convert(json.loads(files["result.json"]), Run, dec_hook=number)
     except msgspec.ValidationError as error:
         complaint, _, at = str(error).partition(" - at ")
         path = at.strip("`").removeprefix("$.")

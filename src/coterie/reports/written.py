@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, TypedDict
 
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType, convert, field, to_builtins
+from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
 from coterie.problems.metrics import METRICS
 from coterie.relations import RELATIONS
@@ -21,19 +21,9 @@ class Number(float):
     """A JSON number, or the text for one that JSON cannot express, such as infinity."""
 
 
-def numbers(values: Iterable[float]) -> tuple[Number, ...]:
-    """Each of them as JSON has it."""
-    return tuple(map(Number, values))
-
-
 def plain(written: Struct) -> dict[str, Any]:
     """Plain values that JSON can hold."""
     return json.loads(json.dumps(to_builtins(written, enc_hook=_number_or_text), allow_nan=False))
-
-
-def converted(values: Any, kind: type) -> Any:
-    """Such values, from anybody, as one of these types; msgspec.ValidationError where they are not."""
-    return convert(values, kind, dec_hook=_number)
 
 
 def _number_or_text(value: Any) -> float | str:
@@ -45,8 +35,8 @@ def _number_or_text(value: Any) -> float | str:
     raise TypeError(f"{type(value).__name__} is neither")
 
 
-def _number(kind: type, value: Any) -> Number:
-    """The hook of msgspec for types that it does not know."""
+def number(kind: type, value: Any) -> Number:
+    """msgspec's hook for `Number`, where such values are converted to one of these types."""
     if kind is not Number or not (value in ("inf", "-inf", "nan") or type(value) in (int, float)):
         raise ValueError(f"{str(value)[:40]!r} is not a number")
     return Number(value)
@@ -252,7 +242,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
     data_sha256: dict[str, Any] | None
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, frozen=True, kw_only=True, dict=True):
     """What a run found."""
 
     protocol: str
@@ -281,19 +271,19 @@ class Run(Struct, frozen=True, kw_only=True):
     provenance: Provenance
     out: str | None = None
 
-    @property
+    @cached_property
     def sizes_are_private(self) -> bool:
         """Whether no owner tells its number of records: then they are oracle values."""
         relation = RELATIONS.get(self.privacy.relation)
         return relation is not None and not relation.sizes_are_public
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[int, ...]:
         """Owners' numbers in pictures: from 1, or their names where these are numbers."""
         first = 0 if all(name == f"owner {at}" for at, name in enumerate(self.names)) else 1
         return tuple(range(first, first + len(self.names)))
 
-    @property
+    @cached_property
     def gain(self) -> np.ndarray:
         """(owners,) above zero where joining beats the owner's own model; never where the joint one diverged."""
         sign = -1.0 if METRICS[self.metric.name].lower_is_better else 1.0

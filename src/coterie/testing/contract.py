@@ -17,6 +17,7 @@ from coterie.engines.owners import context_of, everything
 from coterie.engines.simulate import simulate
 from coterie.engines.steps import compilations
 from coterie.program import Program, Rounds, Shards, Trace
+from coterie.protocols.mixing import mixer_of
 from coterie.protocols.task import Calibration, Task
 from coterie.testing import leaks, sensitivity
 from coterie.testing.failure import ContractError
@@ -24,7 +25,6 @@ from coterie.testing.sensitivity import SLACK, messages_of
 from coterie.testing.world import (
     World,
     differing,
-    mixer_of,
     small_world,
     with_other_padding,
     with_other_record,
@@ -135,10 +135,8 @@ def _traced(program: Program, records: Shards) -> str:
     batch = everything(jax.tree.map(lambda leaf: leaf[0], records))
 
     def emitted() -> Any:
-        if isinstance(functions, Rounds):
-            return functions.emit(functions.init(program.params, ctx), batch, noise, ctx)
-        query = functions.ask(functions.open(program.params, program.numbers), ctx)
-        return functions.emit(functions.init(program.params, ctx), query, batch, noise, ctx)
+        public, private = functions.begin(program.params, program.numbers, ctx)
+        return functions.say(private, functions.shown(public, ctx), batch, noise, ctx)
 
     computation = jax.make_jaxpr(emitted)()
     consts = [np.asarray(constant).tolist() for constant in computation.consts if _is_plain(constant)]

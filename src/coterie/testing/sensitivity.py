@@ -18,9 +18,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from coterie._types import Array, PyTree
-from coterie.engines.owners import context_of
+from coterie.engines.owners import context_of, flat
 from coterie.mechanisms import ReleasePlan
-from coterie.program import Batch, Context, Program, Rounds, Shards, State, Visits
+from coterie.program import Batch, Program, Rounds, Shards
 from coterie.testing.failure import ContractError
 
 OWNER = 0
@@ -76,9 +76,8 @@ def charged(program: Program, times: int) -> float:
     """
     plan = program.plan
     step, norm = plan.relation.reach, plan.noise.norm
-    with_others = (
-        bool(plan.quorum) or plan.shared is not None
-    )  # whose noise no message of this owner has alone
+    # Others' noise is on no message of this owner alone.
+    with_others = bool(plan.quorum) or plan.shared is not None
     faced = plan.noise_multiplier if with_others or plan.charged is None else plan.charged
     releases = times * plan.releases[OWNER] / messages_of(program, OWNER)
     total = releases * (step / faced[OWNER]) ** norm
@@ -218,12 +217,12 @@ def _speaker(program: Program, turns: int) -> _Speaker:
     def says(
         unit: Array, params: PyTree, numbers: PyTree, contexts: list, batches: tuple, publics: Any
     ) -> tuple:
-        public, private = _start(functions, params, numbers, contexts[0])
+        public, private = functions.begin(params, numbers, contexts[0])
         messages, reached = [], []
         for turn, (ctx, batch, noise) in enumerate(zip(contexts, batches, unravel(unit))):
-            message, private = _emitted(functions, public, private, batch, noise, ctx)
-            messages.append(_flat(message))
-            public = _after(functions, public, message, ctx) if publics is None else publics[turn]
+            message, private = functions.say(private, functions.shown(public, ctx), batch, noise, ctx)
+            messages.append(flat(message))
+            public = functions.heard(public, message, ctx) if publics is None else publics[turn]
             reached.append(public)
         return jnp.concatenate(messages), tuple(reached)
 
@@ -234,29 +233,6 @@ def _speaker(program: Program, turns: int) -> _Speaker:
 
     through = moved if program.plan.masked else jax.jacfwd(lambda *given: says(*given)[0])
     return _Speaker(jax.jit(says), jax.jit(through))
-
-
-def _start(
-    functions: Rounds | Visits, params: PyTree, numbers: PyTree, ctx: Context
-) -> tuple[PyTree, PyTree]:
-    if isinstance(functions, Rounds):
-        return functions.init(params, ctx)
-    return functions.open(params, numbers), functions.init(params, ctx)
-
-
-def _emitted(
-    functions: Rounds | Visits, public: PyTree, private: PyTree, batch: Batch, unit: PyTree, ctx: Context
-) -> tuple:
-    if isinstance(functions, Rounds):
-        return functions.emit(State(public, private), batch, unit, ctx)
-    return functions.emit(private, functions.ask(public, ctx), batch, unit, ctx)
-
-
-def _after(functions: Rounds | Visits, public: PyTree, message: PyTree, ctx: Context) -> PyTree:
-    """The public state after everyone says the same: mixing leaves it as it is."""
-    if isinstance(functions, Rounds):
-        return functions.absorb(public, message, message, ctx)[0]
-    return functions.settle(public, message, ctx)[0]
 
 
 def _shift(
@@ -306,8 +282,3 @@ def _explained(program: Program, noise: np.ndarray, change: np.ndarray) -> float
             "Add noise with coterie.mechanisms.noise.noised to everything that depends on records, and charge it."
         )
     return float(np.linalg.norm(needed, program.plan.noise.norm))
-
-
-def _flat(tree: PyTree) -> Array:
-    leaves = [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(tree)]
-    return jnp.concatenate(leaves) if leaves else jnp.zeros(0, jnp.float32)

@@ -13,9 +13,8 @@ from coterie.problems.losses import Loss, logistic
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2
 from coterie.problems.problem import Problem
-from coterie.program import Program, Shards
+from coterie.program import Shards
 from coterie.protocols.task import Task
-from coterie.topologies.mixing import Mixer
 from coterie.units import RECORD, Unit
 
 SIZES, BUDGETS = (24, 9, 15), (0.6, 2.0, 1.0)  # uneven on purpose: padding and order would show
@@ -69,13 +68,6 @@ def small_world(
     within = rng.integers(1, unit.records, shape[:2], endpoint=True).astype(np.int32)
     x[np.arange(unit.records) >= within[..., None]] = PADDING
     return World(task, records._replace(x=jnp.asarray(x), within=jnp.asarray(within)))
-
-
-def mixer_of(task: Task, program: Program) -> Mixer:
-    """How messages reach the others: over the topology, or as the program's one weighted sum."""
-    if program.aggregate is not None:
-        return topologies.aggregate(program.aggregate)
-    return topologies.mixer(task.topology)
 
 
 def with_other_padding(records: Shards) -> Shards:

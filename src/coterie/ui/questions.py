@@ -23,13 +23,9 @@ _MOST = 500  # the most owners whose topology is drawn while a slider moves
 
 
 def words_of(given: dict[str, Any], known: tuple[str, ...]) -> list[str]:
-    """A form as options: empty fields are left out, unknown ones refused."""
+    """A form as options."""
     options = []
-    for key, value in given.items():
-        if key not in known:
-            raise InputError(f"{key}={value!r}: unknown. Known: {', '.join(known)}.")
-        if value in (None, ""):
-            continue
+    for key, value in _filled(given, known).items():
         if not isinstance(value, (str, int, float)) or isinstance(value, bool):
             raise InputError(f"{key}: must be a number or text.")
         options.append(f"--{key.replace('_', '-')}={value}")
@@ -68,34 +64,41 @@ def topology(given: dict[str, Any]) -> dict[str, Any]:
     from coterie.ui.shown import topology as drawn
 
     sizes, name = given.get("sizes"), given.get("topology")
-    fits = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    fits = (
+        isinstance(sizes, list)
+        and sizes
+        and all(type(size) is int and 0 < size <= _check.MOST for size in sizes)
+    )
     if not isinstance(sizes, list) or not fits or not isinstance(name, str):
-        raise InputError("topology: give its name, and sizes as a list of whole numbers above zero.")
+        raise InputError(
+            f"topology: give its name, and sizes as a list of whole numbers from 1 to {_check.MOST:,}."
+        )
     hub = None if given.get("hub") is None else _check.one_of("hub", given["hub"], HUBS)
     return {"drawing": drawn(name, tuple(sizes), hub) if len(sizes) <= _MOST else None}
 
 
 def experiment(given: dict[str, Any]) -> dict[str, Any]:
     """Keys of an experiment from those of the form; budgets as `--epsilon` takes them: 1, or 0.5,1,2."""
-    known = (*_RUN, *_SETTINGS, "epsilon")
-    for key in given:
-        if key not in known:
-            raise InputError(f"{key}={given[key]!r}: unknown. Known: {', '.join(known)}.")
-    answers, settings = (_filled(given, keys) for keys in (_RUN, _SETTINGS))
+    answers = _filled(given, (*_RUN, *_SETTINGS, "epsilon"))
+    settings = {key: answers.pop(key) for key in _SETTINGS if key in answers}
     if settings:
         answers["settings"] = settings
-    if given.get("epsilon") not in (None, ""):
+    if (epsilon := answers.get("epsilon")) is not None:
         try:
-            answers["epsilon"] = [float(part) for part in str(given["epsilon"]).split(",")]
+            answers["epsilon"] = [float(part) for part in str(epsilon).split(",")]
         except ValueError:
             raise InputError(
-                f"epsilon={given['epsilon']!r}: must be a number, or numbers with commas, one for each owner."
+                f"epsilon={epsilon!r}: must be a number, or numbers with commas, one for each owner."
             ) from None
     return answers
 
 
-def _filled(given: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: given[key] for key in keys if given.get(key) not in (None, "")}
+def _filled(given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """A form without its empty fields; unknown ones are refused."""
+    for key, value in given.items():
+        if key not in known:
+            raise InputError(f"{key}={value!r}: unknown. Known: {', '.join(known)}.")
+    return {key: value for key, value in given.items() if value not in (None, "")}
 
 
 def choices() -> dict[str, Any]:

@@ -38,12 +38,15 @@ class Runs:
     def start(self, given: dict[str, Any]) -> str:
         """Begin a run of the experiment that these keys describe; return its name. InputError at once for wrong keys.
 
-        It uses the engine that writes checkpoints, so that it can be stopped and resumed.
+        It uses the engine that writes checkpoints, so that it can be stopped and resumed. Its folder is made in that of
+        the runs and nowhere else, under a name that is listed.
         """
         from coterie.experiments.experiment import Experiment, override
+        from coterie.protocols import check_settings
 
         chosen = override(Experiment(), given | {"engine": "spmd"}, "run")
-        place = self._claim(f"{Path(chosen.data_name).stem}-{chosen.protocol}")
+        check_settings(chosen.protocol, chosen.settings)
+        place = self._claim(_checked(f"{Path(chosen.data_name).stem}-{chosen.protocol}"))
         (place / EXPERIMENT).write_text(chosen.to_toml(), encoding="utf-8")
         job = {"data_dir": None if self.data_dir is None else str(self.data_dir.absolute())}
         (place / JOB).write_text(json.dumps(job), encoding="utf-8")

@@ -166,7 +166,7 @@ async def body(request: Request) -> dict[str, Any]:
             raise InputError(f"question: more than {_LARGEST:,} bytes.")
     try:
         question = json.loads(content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError("question: is not JSON.") from None
     if not isinstance(question, dict):
         raise InputError("question: must be a JSON object.")

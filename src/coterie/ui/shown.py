@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from msgspec import ValidationError
+from msgspec import ValidationError, convert
 
 from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
@@ -18,7 +18,7 @@ from coterie.relations import UNIT
 from coterie.reports.amounts import many, number
 from coterie.reports.reading import FILES, Reported, read
 from coterie.reports.topology import MOST, placed
-from coterie.reports.written import WrittenNetwork, converted
+from coterie.reports.written import WrittenNetwork
 from coterie.units import counted
 
 
@@ -138,7 +138,7 @@ def in_progress(run: dict[str, Any]) -> dict[str, Any]:
 
 def _pictured(about: dict[str, Any], spent: list[float] | None) -> dict[str, Any]:
     sizes, names, unit = tuple(about["sizes"]), about["owner_names"], about["unit"]
-    network = converted(about["network"], WrittenNetwork)
+    network = convert(about["network"], WrittenNetwork)
     return {
         "counted": counted(sum(sizes), unit),
         "network": drawing(network, names, sizes, unit, about["sizes_are_private"]),
@@ -170,10 +170,15 @@ def node(folder: str) -> dict[str, Any]:
     from coterie.federation.local import status as of_network
     from coterie.federation.party import NAME
 
-    place = Path(folder).expanduser()
-    if (place / "parties").is_dir():
+    try:
+        place = Path(folder).expanduser()
+        is_network, is_party = (place / "parties").is_dir(), (place / NAME).is_file()
+    except (OSError, RuntimeError) as error:  # the second where there is no such user
+        why = getattr(error, "strerror", None) or "there is no such user"
+        raise InputError(f"folder={folder!r:.200}: cannot be read ({why}). Name another.") from error
+    if is_network:
         parties = of_network(place)
-    elif (place / NAME).is_file():
+    elif is_party:
         status = read_status(place / "status.json")
         parties = [{"name": place.name, "state": "not started"} if status is None else status]
     else:

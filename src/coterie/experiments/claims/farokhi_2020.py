@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family, Modelled, published, stated
+from coterie.experiments.claims.row import Case, Family, Modelled, claimed, published
 
 DELTA, STRENGTH = 1e-6, 1e-5  # a task has both; the published noise reads neither
 
@@ -39,7 +39,7 @@ def answers(settings: Answers) -> Case:
     problem = Modelled(features=features, strength=STRENGTH)
     program = published("async_learner", (1,), {"ticks": horizon}, problem, (epsilon, DELTA))
     return Case(
-        claim=stated(epsilon, 0.0, program.claim.source),
+        claim=claimed(epsilon, 0.0, program.claim.source),
         event=replace(program.plan, releases=(given,)).event(0),
         delta=settings.delta and _check.probability("delta", settings.delta),
         reason=_why(given, horizon),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family, Modelled, published, stated
+from coterie.experiments.claims.row import Case, Family, Modelled, claimed, published
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -40,8 +40,9 @@ def walk(settings: PublishedWalk) -> Case:
     epsilon, delta = _check.positive("epsilon", settings.epsilon), _check.probability("delta", settings.delta)
     classes = _check.count("classes", settings.classes)
     problem = Modelled(classes=classes, strength=STRENGTH if settings.strongly_convex else 0.0)
+    note = "" if epsilon < 1 else "outside the range ε < 1 of the paper's Theorem 1"
     return Case(
-        claim=stated(epsilon, delta, "Jin, He & Dai, Theorem 2", "" if epsilon < 1 else _OUTSIDE),
+        claim=claimed(epsilon, delta, "Jin, He & Dai, Theorem 2", note),
         event=published("wor_sgd", (1,), {}, problem, (epsilon, delta)).plan.event(0),
         delta=delta,
         reason=_why(classes, settings.strongly_convex),
@@ -81,13 +82,9 @@ def choices(settings: Choices) -> Case:
     each is charged as randomised response: one of two answers at odds of (1 − p/2) to p/2.
     """
     expansive = settings.strongly_convex  # steps too large for Lemma 5
+    epsilon = _check.positive("epsilon", settings.epsilon)
     return Case(
-        claim=stated(
-            _check.positive("epsilon", settings.epsilon),
-            DELTA,
-            "Jin, He & Dai, Theorem 5",
-            "says nothing of the choices",
-        ),
+        claim=claimed(epsilon, DELTA, "Jin, He & Dai, Theorem 5", "says nothing of the choices"),
         event=_expansive_steps() if expansive else _answers(settings),
         delta=settings.delta and _check.probability("delta", settings.delta),
         view="public transcript" if expansive else "the visible choices alone",
@@ -111,7 +108,6 @@ def _answers(settings: Choices) -> DpEvent:
     return choices_event(count, models, annealed, least)
 
 
-_OUTSIDE = "outside the range ε < 1 of the paper's Theorem 1"
 _VISIBLE = "everybody sees choices made from private losses; the theorem charges the models alone"
 # η_t = 1/(λt) is at most 1/(2μ), μ = 1 + λ, from t = 2μ/λ on.
 _EXPANSIVE = (

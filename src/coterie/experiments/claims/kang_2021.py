@@ -12,7 +12,7 @@ from typing import Literal
 
 from coterie import _check
 from coterie.errors import InputError
-from coterie.experiments.claims.row import Case, Family, stated
+from coterie.experiments.claims.row import Case, Family, claimed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +40,15 @@ def parties(settings: Parties) -> Case:
     shares = _shares(_check.count("parties", settings.parties), settings.unevenness)
     own = settings.model == "own"
     noise = published_multipliers(shares, epsilon, delta)
+    claim = claimed(
+        epsilon / min(shares) if own else epsilon,
+        delta,
+        f"Kang, Liu, Niu & Wang 2021, Theorem {2 if own else 1}",
+        "c is unpublished: the one that makes the claim exact for one party",
+        view="a party's own model" if own else "final model",
+    )
     return Case(
-        claim=stated(
-            epsilon / min(shares) if own else epsilon,
-            delta,
-            f"Kang, Liu, Niu & Wang 2021, Theorem {2 if own else 1}",
-            "c is unpublished: the one that makes the claim exact for one party",
-            "a party's own model" if own else "final model",
-        ),
+        claim=claim,
         event=dp.GaussianDpEvent(noise.own if own else noise.final),
         delta=delta,
         view="a party's own steps" if own else "final model, linear loss",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from coterie import _check
@@ -27,7 +27,7 @@ def steps(settings: SampledSteps) -> Case:
     total = _check.count("epochs × records", round(_check.positive("epochs", settings.epochs) * records))
     program = published("dual_averaging", (records,) * 2, {"rounds": total}, Modelled(), (epsilon, delta))
     return Case(
-        claim=program.claim,
+        claim=replace(program.claim, epsilon=epsilon),
         event=sampled(program.plan, settings.sampling),
         delta=delta,
         size=records,

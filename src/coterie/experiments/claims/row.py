@@ -93,10 +93,10 @@ def row_of(family: Family, settings: Any) -> Row:
     )
 
 
-def stated(
+def claimed(
     epsilon: float, delta: float, source: str, note: str = "", view: str = "public transcript"
 ) -> Claim:
-    """A theorem's guarantee, where the published program does not say it itself; `note`: where it does not apply."""
+    """What a theorem (authors, year, number) says; `note`: where it does not apply."""
     return Claim(
         epsilon=epsilon, delta=delta, relation=REPLACE_ONE, unit=UNIT, view=view, source=source, note=note
     )

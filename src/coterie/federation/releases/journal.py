@@ -35,7 +35,7 @@ class Journal:
     """A file of keys and bytes with one writer. `with Journal.open(path) as journal:` is how to get it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path, self._connection = path, connection
+        self.path, self._connection = path, connection
 
     @classmethod
     def open(cls, path: str | Path) -> Journal:
@@ -60,63 +60,48 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        return self._path
-
     def close(self) -> None:
         """Close the file. Doing it twice is fine."""
         self._connection.close()
 
     def put(self, entries: Mapping[str, bytes], drop: tuple[str, ...] = ()) -> None:
         """Write all entries and drop the named ones in one transaction."""
-        with _files(self._path), self._transaction():
+        with _files(self.path), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
             self._connection.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in drop])
 
     def sync(self) -> None:
         """Return once all that was written would survive a power cut, too."""
-        with _files(self._path):
+        with _files(self.path):
             self._connection.execute("PRAGMA wal_checkpoint").fetchone()
 
     def get(self, key: str) -> bytes | None:
         """The bytes of a key; None where there is none."""
-        with _files(self._path):
+        with _files(self.path):
             row = self._connection.execute("SELECT body FROM entries WHERE key = ?", (key,)).fetchone()
         return None if row is None else row[0]
 
     def items(self, prefix: str) -> list[tuple[int, bytes]]:
         """All numbered entries of a prefix, by number."""
-        query = "SELECT key, body FROM entries WHERE key >= ? AND key < ? ORDER BY key"
-        with _files(self._path):
-            rows = self._connection.execute(query, _span(prefix)).fetchall()
-        return [(int(key[len(prefix) + 1 :]), body) for key, body in rows]
+        return self._numbered(prefix, "")
 
     def last(self, prefix: str) -> tuple[int, bytes] | None:
         """The numbered entry of a prefix with the highest number; None where there is none."""
-        query = "SELECT key, body FROM entries WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
-        with _files(self._path):
-            row = self._connection.execute(query, _span(prefix)).fetchone()
-        return None if row is None else (int(row[0][len(prefix) + 1 :]), row[1])
+        return next(iter(self._numbered(prefix, "DESC LIMIT 1")), None)
+
+    def _numbered(self, prefix: str, how: str) -> list[tuple[int, bytes]]:
+        query = f"SELECT key, body FROM entries WHERE key >= ? AND key < ? ORDER BY key {how}"
+        with _files(self.path):
+            rows = self._connection.execute(query, _span(prefix)).fetchall()
+        return [(int(key[len(prefix) + 1 :]), body) for key, body in rows]
 
     def prune(self, prefix: str, below: int) -> None:
         """Forget the numbered entries of a prefix whose number is below this one."""
         first, _ = _span(prefix)
         bounds = (first, numbered(prefix, max(below, 0)))
-        with _files(self._path):
+        with _files(self.path):
             self._connection.execute("DELETE FROM entries WHERE key >= ? AND key < ?", bounds)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:  # a full disk may have rolled back already
-                self._connection.execute("ROLLBACK")
-            raise
 
 
 def _span(prefix: str) -> tuple[str, str]:

@@ -8,14 +8,15 @@
     injected  the simulator's noise, from a key that the test knows: for comparison with `simulate`, never for records.
 
 All but the last are made of ChaCha20 key streams, seeded by the operating system, and keep no state that could leak: a
-key is drawn anew for each release. The sum that they meet is added up in single precision: `rounding_slack` bounds what
-that can betray, and the noise is wider by as much.
+key of 256 bits is drawn anew for each release's noise, and another one for which records enter it. The sum that noise
+meets is added up in single precision: `rounding_slack` bounds what that can betray, and the noise is wider by as much.
 """
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 import jax
@@ -23,11 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from coterie._types import Array, PyTree
-from coterie.mechanisms import Noise, discrete
+from coterie.mechanisms import FixedSize, Noise, Poisson, Sampler, discrete
 from coterie.mechanisms import noise as noises
 from coterie.mechanisms.distributions import fitting
 from coterie.mechanisms.noise import LATTICE, NoiseSpec, rounding_slack
 from coterie.mechanisms.plan import ReleasePlan
+from coterie.mechanisms.sampling import Draw, Drawing
 
 Generator: TypeAlias = Literal["exact", "stream"]
 GENERATORS = ("exact", "stream")
@@ -40,11 +42,12 @@ class NoiseSource(Protocol):
         """Unit noise of the release of this step."""
         ...
 
-    def key(self, stream: int, step: int) -> np.ndarray:
-        """The words of a key, made one where it is used; step 0 is the start.
+    def sample(self, sampler: Sampler, rows: int, step: int) -> Draw | None:
+        """Which records enter the release: hidden inside the owner. None where that is not left to chance."""
+        ...
 
-        `stream`: `SAMPLING`, of which records enter the release, hidden inside the owner; or `COINS`, of other flips.
-        """
+    def coin_key(self, step: int) -> np.ndarray:
+        """Other coin flips, whose secrecy nothing rests on; step 0 is the start. Words, made a key where it is used."""
         ...
 
 
@@ -66,8 +69,12 @@ class _Own:
         del step
         return noises.split(self.spec, drawn(self.spec.kind, self.generator, self.scale, self.spec.size))
 
-    def key(self, stream: int, step: int) -> np.ndarray:
-        del stream, step
+    def sample(self, sampler: Sampler, rows: int, step: int) -> Draw | None:
+        del step
+        return sampler.exact(rows, discrete.words) if isinstance(sampler, Drawing) else None
+
+    def coin_key(self, step: int) -> np.ndarray:
+        del step
         return np.frombuffer(secrets.token_bytes(8), np.uint32)  # the operating system's, for one release
 
 
@@ -85,9 +92,16 @@ class Injected:
         with jax.threefry_partitionable(False):
             return _unit_noise(self.spec, self._key(noises.NOISE, step))
 
-    def key(self, stream: int, step: int) -> np.ndarray:
+    def sample(self, sampler: Sampler, rows: int, step: int) -> Draw | None:
+        """The simulator's sample."""
+        if not isinstance(sampler, Drawing):
+            return None
+        with jax.threefry_partitionable(False):
+            return jax.tree.map(np.asarray, _draw(sampler, rows, self._key(noises.SAMPLING, step)))
+
+    def coin_key(self, step: int) -> np.ndarray:
         """The simulator's key; at the start it is not folded with a step."""
-        return np.asarray(jax.random.key_data(self._key(stream, step)))
+        return np.asarray(jax.random.key_data(self._key(noises.COINS, step)))
 
     def _key(self, stream: int, step: int) -> Array:
         with jax.threefry_partitionable(False):
@@ -101,6 +115,11 @@ def injected(plan: ReleasePlan, seed: int, owner: int) -> NoiseSource:
 
 
 _unit_noise = jax.jit(noises.unit_noise, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _draw(sampler: FixedSize | Poisson, rows: int, key: Array) -> Draw:
+    return sampler.draw(key, rows, jnp.int32(rows), jnp.int32(0))
 
 
 def drawn(noise: Noise, generator: Generator, scale: float, count: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.accounting import Certificate
 from coterie.accounting.ledger import Head, Ledger, data_hash
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 _LEDGER = "ledger"  # the journal's key of the ledger's length
 
 
+class OwnRun(NamedTuple):
+    """What one owner may release in one run."""
+
+    run: str
+    plan: ReleasePlan
+    owner: int
+    messages: int  # the most that it sends: 1, or the number of the plan's releases
+    order: str = ""
+    # A hash of the records in their order. Another order is another division by position, and puts a record elsewhere;
+    # charges under two divisions compose with each other.
+    tables: Sequence[int] = ()  # the steps of the plan's tables, in their order; each has its own charge
+
+
 class Outlet:
     """One owner's releases of one run, through its ledger; `journal`: what goes with them over a restart.
 
@@ -27,40 +40,24 @@ class Outlet:
     after a crash; the messages of a run never exceed the plan's, nor the ledger's budget.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        run: str,
-        plan: ReleasePlan,
-        owner: int,
-        messages: int,
-        journal: Journal,
-        *,
-        order: str = "",
-        tables: Sequence[int] = (),
-    ) -> None:
-        """`messages`: the most that the owner sends in the run: 1, or the number of the plan's releases.
-
-        `order`: a hash of the records in their order. Another order is another division by position, and puts a record
-        into another part; charges under two divisions compose with each other.
-        `tables`: the steps of the plan's tables, in their order; each has its own charge.
-        LedgerError where the journal knows of charges that the ledger does not have.
-        """
+    def __init__(self, ledger: Ledger, journal: Journal, part: OwnRun) -> None:
+        """LedgerError where the journal knows of charges that the ledger does not have."""
+        plan, tables = part.plan, part.tables
         _agree(ledger, journal)
-        _refuse_unsettled(ledger, run)
-        self._ledger, self._run, self._messages, self.journal = ledger, run, messages, journal
-        self._charges = charges_of(plan, owner, messages)
+        _refuse_unsettled(ledger, part.run)
+        self._ledger, self._run, self._messages, self.journal = ledger, part.run, part.messages, journal
+        self._charges = charges_of(plan, part.owner, part.messages)
         self._tables = dict(zip(tables, self._charges.tables, strict=True))
-        self._steps = _as_made(ledger.rounds(run), tables[0] if tables and plan.centre is not None else 0)
+        opening = tables[0] if tables and plan.centre is not None else 0
+        self._steps = _as_made(ledger.rounds(part.run), opening)
         self._released_steps = set(self._steps)
         self._turns = sum(step not in self._tables for step in self._steps)
-        self._partition = _partition(plan, owner, self._charges.parts, order)
+        self._partition = _partition(part, self._charges.parts)
         if self._charges.parts:
-            ledger.declare_partition(
-                self._partition, parts=self._charges.parts, digest=data_hash(_bounds(plan, owner))
-            )
+            bounds = data_hash(_bounds(part))
+            ledger.declare_partition(self._partition, parts=self._charges.parts, digest=bounds)
         # The whole run is checked first, so that its rounds are charged without a new certificate.
-        self.affordable = bool(self._steps) or not ledger.would_exceed(plan.event(owner))
+        self.affordable = bool(self._steps) or not ledger.would_exceed(plan.event(part.owner))
 
     def stored(self, step: int) -> bytes | None:
         """The message that was released at this step, to be sent again; None where none was."""
@@ -158,16 +155,17 @@ def _noted(head: Head) -> bytes:
     return head.sequence.to_bytes(8) + bytes.fromhex(head.hash)
 
 
-def _partition(plan: ReleasePlan, owner: int, parts: int, order: str) -> str:
+def _partition(part: OwnRun, parts: int) -> str:
+    plan = part.plan
     batch = getattr(plan.sampler, "batch", 0)  # in the name: two sizes may make equally many parts
-    place = f"position in order {order[:16]}" if order else "position"
+    place = f"position in order {part.order[:16]}" if part.order else "position"
     # The unit too: divided by patients a record lies in another part than by doctors, even with as many units.
     what = "records" if plan.unit == RECORD else f"units ({sha256(str(plan.unit).encode()).hexdigest()[:16]})"
-    return f"{plan.sizes[owner]} {what} by {place}, {batch} in each of {parts} batches"
+    return f"{plan.sizes[part.owner]} {what} by {place}, {batch} in each of {parts} batches"
 
 
-def _bounds(plan: ReleasePlan, owner: int):
+def _bounds(part: OwnRun):
     """The division into parts, by position alone, so that no record's content can change it."""
     import numpy as np
 
-    return np.array([plan.sizes[owner], getattr(plan.sampler, "batch", 0)])
+    return np.array([part.plan.sizes[part.owner], getattr(part.plan.sampler, "batch", 0)])

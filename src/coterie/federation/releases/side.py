@@ -20,8 +20,8 @@ from coterie.evaluation.sheet import UNIT
 from coterie.federation.releases.randomness import NoiseSource
 from coterie.federation.transport import wire
 from coterie.mechanisms import Sampler
-from coterie.mechanisms import noise as noises
 from coterie.mechanisms.plan import TableNoise
+from coterie.mechanisms.sampling import Draw, Drawing
 from coterie.problems.holdings import laid_out
 from coterie.program import Batch, Context, Program, Rounds, State, Visits, Within
 from coterie.units import counted
@@ -63,49 +63,35 @@ def _static(program: Program) -> _Static:
     return _Static(program.functions.emit, program.plan.sampler)
 
 
-class _Fixed(NamedTuple):
-    """Numbers of one owner that stay the same for the whole run."""
-
-    owner: Array
-    size: Array
-    clip_norm: Array
-    noise_scale: Array
-    numbers: PyTree
-
-
-class _Held(NamedTuple):
-    """An owner's records on the device."""
-
-    x: Array
-    y: Array
-    within: Array | None
-
-
 class _OwnSide:
     """One owner's records and numbers on the device, and its randomness."""
 
     def __init__(self, program: Program, owner: int, records: OwnRecords, source: NoiseSource) -> None:
         self._static, self._source = _static(program), source
         self._init, self._params = program.functions.init, program.params
-        self._fixed, self._held = _fixed(program, owner), _held(program, owner, records)
-        now = _context(self._fixed, 1, 0, source.key(noises.COINS, 1))
-        self._shapes = _shapes(program, self._held, source.noise(1), now)
+        self._context, self._held = _context(program, owner), _held(program, owner, records)
+        self._shapes = _shapes(program, self._held, *self._drawn(1), _at(self._context, 1, 0))
         self.layout = wire.foreign(self._shapes.message, program.bounds)
+
+    def _drawn(self, step: int) -> tuple[PyTree, Draw | None]:
+        """Noise and sample of a release, drawn anew at every call."""
+        sample = self._source.sample(self._static.sampler, self._held.x.shape[0], step)
+        return self._source.noise(step), sample
 
     def start(self) -> PyTree:
         """The owner before its first release: in rounds its state, at visits its private one."""
         with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, 0, 0, self._source.key(noises.COINS, 0))
+            ctx = self._context._replace(key=self._source.coin_key(0))
             return _host(_made(self._init, ctx, self._params))
 
     def _emitted(
         self, before: tuple[PyTree, ...], step: int, turn: int, attempt: int = 0
     ) -> tuple[PyTree, PyTree]:
         draw = step + attempt * _ATTEMPT
-        noise, sampling = self._source.noise(draw), self._source.key(noises.SAMPLING, draw)
+        noise, sample = self._drawn(draw)
         with jax.threefry_partitionable(False):
-            ctx = _context(self._fixed, step, turn, self._source.key(noises.COINS, draw))
-            return _host(_said(self._static, before, self._held, noise, ctx, sampling))
+            ctx = _at(self._context, step, turn)._replace(key=self._source.coin_key(draw))
+            return _host(_said(self._static, before, self._held, noise, ctx, sample))
 
 
 class RoundsSide(_OwnSide):
@@ -129,11 +115,11 @@ class RoundsSide(_OwnSide):
         """The message, made of public values, of an owner that releases nothing any more; None: it stays silent."""
         if self._functions.idle is None:
             return None
-        return _host(_made(self._functions.idle, _context(self._fixed, step, 0, _no_key()), public))
+        return _host(_made(self._functions.idle, _at(self._context, step, 0), public))
 
     def absorb(self, public: PyTree, own: PyTree, mixed: PyTree, step: int) -> PyTree:
         """The public state after a round."""
-        now = _context(self._fixed, step, step - 1, _no_key())
+        now = _at(self._context, step, step - 1)
         return _host(_updated(self._functions.absorb, now, public, own, mixed))
 
     def model(self, public: PyTree) -> PyTree:
@@ -165,7 +151,7 @@ class RegisterSide:
         assert isinstance(program.functions, Visits)
         self.program, self._functions = program, program.functions
         self.schedule: list[int] = np.asarray(program.schedule).tolist()
-        self._everyone = [_fixed(program, owner) for owner in range(len(program.plan.sizes))]
+        self._everyone = [_context(program, owner) for owner in range(len(program.plan.sizes))]
         opened = _opened(program)
         self.layout = wire.foreign(opened)
         self.model_layout = wire.foreign(jax.eval_shape(program.functions.model, opened))
@@ -176,11 +162,12 @@ class RegisterSide:
 
     def ask(self, register: PyTree, owner: int, step: int, turn: int) -> PyTree:
         """The query that the visitor gets."""
-        return _host(_made(self._functions.ask, self._now(owner, step, turn), register))
+        return _host(_made(self._functions.ask, _at(self._everyone[owner], step, turn), register))
 
     def settle(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> PyTree:
         """The register after the visit."""
-        return _host(_updated(self._functions.settle, self._now(owner, step, turn), register, message))
+        now = _at(self._everyone[owner], step, turn)
+        return _host(_updated(self._functions.settle, now, register, message))
 
     def settled(self, register: PyTree, message: PyTree, owner: int, step: int, turn: int) -> bytes:
         """The same as bytes; Refused where nobody would accept it, as it is not finite."""
@@ -192,25 +179,19 @@ class RegisterSide:
         """The model in the register."""
         return _host(self._functions.model(register))
 
-    def _now(self, owner: int, step: int, turn: int) -> Context:
-        return _context(self._everyone[owner], step, turn, _no_key())
 
+def noisy_table(
+    tally: Callable[..., np.ndarray],
+    records: tuple[np.ndarray | None, ...],
+    noise: Callable[[], np.ndarray],
+    model: PyTree,
+) -> bytes:
+    """An owner's table, before training or after it: the only code that computes it from records.
 
-class TableSide:
-    """Makes one owner's table, before training or after it: the only code that computes it from records."""
-
-    def __init__(
-        self,
-        tally: Callable[..., np.ndarray],
-        records: tuple[np.ndarray | None, ...],
-        noise: Callable[[], np.ndarray],
-    ) -> None:
-        """`tally`: (model, *records) -> whole numbers; `noise`: of the scale that the plan charges, drawn anew."""
-        self._tally, self._records, self._noise = tally, records, noise
-
-    def emit(self, model: PyTree) -> bytes:
-        """The noisy table of a model. Guarantee: it may leave only through an `Outlet`, which charges it first."""
-        return wire.pack(self._tally(jax.device_put(model), *self._records) + self._noise())
+    `tally`: (model, *records) -> whole numbers; `noise`: of the scale that the plan charges, drawn anew.
+    Guarantee: what is returned may leave only through an `Outlet`, which charges it first.
+    """
+    return wire.pack(tally(jax.device_put(model), *records) + noise())
 
 
 def table_layout(table: TableNoise) -> wire.Layout:
@@ -228,9 +209,9 @@ def message_layout(
     within: jax.ShapeDtypeStruct | None = None,
 ) -> wire.Layout:
     """The layout of an owner's message, for parties without records. `x`, `y`: shapes of a few, as in `OwnRecords`."""
-    held = _Held(x, y, within)  # type: ignore[arg-type]
-    now = _context(_fixed(program, 0), 1, 0, _no_key())
-    return wire.foreign(_shapes(program, held, program.plan.noise_like, now).message, program.bounds)
+    held, now = OwnRecords(x, y, within), _at(_context(program, 0), 1, 0)  # type: ignore[arg-type]
+    noise, sample = program.plan.noise_like, _sample_like(program.plan.sampler, x.shape[0])
+    return wire.foreign(_shapes(program, held, noise, sample, now).message, program.bounds)
 
 
 class _Shapes(NamedTuple):
@@ -242,7 +223,7 @@ class _Shapes(NamedTuple):
     message: PyTree
 
 
-def _shapes(program: Program, held: _Held, noise: PyTree, now: Context) -> _Shapes:
+def _shapes(program: Program, held: OwnRecords, noise: PyTree, sample: Draw | None, now: Context) -> _Shapes:
     """Traced in the setting of a run's own calls, so that everything is traced once."""
     functions, register, query = program.functions, None, None
     with jax.threefry_partitionable(False):
@@ -252,7 +233,7 @@ def _shapes(program: Program, held: _Held, noise: PyTree, now: Context) -> _Shap
             register = _opened(program)
             query = jax.eval_shape(partial(_made, functions.ask), now, register)
             before = (start, query)
-        message, _ = jax.eval_shape(partial(_said, _static(program)), before, held, noise, now, now.key)
+        message, _ = jax.eval_shape(partial(_said, _static(program)), before, held, noise, now, sample)
     return _Shapes(start, register, query, message)
 
 
@@ -262,34 +243,33 @@ def _opened(program: Program) -> PyTree:
     return jax.eval_shape(program.functions.open, program.params, program.numbers)
 
 
-def _fixed(program: Program, owner: int) -> _Fixed:
+def _context(program: Program, owner: int) -> Context:
+    """What stays the same for the whole run, and no key: public functions flip no coins."""
     as_it_is = jax.device_put  # jax.numpy would compile a program for each of these
-    return _Fixed(
+    return Context(
         owner=as_it_is(np.int32(owner)),
+        step=np.int32(0),  # type: ignore[arg-type]
+        turn=np.int32(0),  # type: ignore[arg-type]
         size=as_it_is(np.float32(program.plan.sizes[owner])),
         clip_norm=as_it_is(program.plan.clip_norms[owner]),
         noise_scale=as_it_is(program.plan.noise_scale[owner]),
         numbers=jax.tree.map(lambda leaf: as_it_is(np.asarray(leaf)[owner]), program.numbers),
+        key=np.zeros(2, np.uint32),  # type: ignore[arg-type]
     )
 
 
-def _held(program: Program, owner: int, records: OwnRecords) -> _Held:
+def _held(program: Program, owner: int, records: OwnRecords) -> OwnRecords:
+    """The records on the device."""
     size = program.plan.sizes[owner]
     if len(records.x) != size or len(records.y) != size:
         brought = counted(len(records.x), program.plan.unit.words)
         raise InputError(f"data: {brought}, the agreement says {size}. Bring exactly that many.")
-    return _Held(*jax.device_put((records.x, records.y, records.within)))
+    return jax.device_put(records)
 
 
-def _context(fixed: _Fixed, step: int, turn: int, key: np.ndarray) -> Context:
-    """`key` as words, which `_keyed` makes a key of."""
+def _at(context: Context, step: int, turn: int) -> Context:
     # numpy's scalars: an array would be a transfer to the device in every round
-    return Context(fixed.owner, np.int32(step), np.int32(turn), *fixed[1:], key)  # type: ignore[arg-type]
-
-
-def _no_key() -> np.ndarray:
-    """Public functions flip no coins."""
-    return np.zeros(2, np.uint32)
+    return context._replace(step=np.int32(step), turn=np.int32(turn))  # type: ignore[arg-type]
 
 
 def _key(words: Array) -> Array:
@@ -301,21 +281,37 @@ def _keyed(ctx: Context) -> Context:
     return ctx._replace(key=_key(ctx.key))
 
 
-def _batch(sampler: Sampler, held: _Held, turn: Array, key: Array) -> Batch:
-    rows = held.x.shape[0]
-    sample = sampler.draw(key, rows, jnp.int32(rows), turn)
+def _sample_like(sampler: Sampler, rows: int) -> Draw | None:
+    """Shapes of the sample that an owner of so many rows hands over."""
+    if not isinstance(sampler, Drawing):
+        return None
+    return jax.eval_shape(lambda: sampler.draw(jax.random.key(0), rows, jnp.int32(rows), jnp.int32(0)))
+
+
+def _batch(sampler: Sampler, held: PyTree, turn: Array, sample: Draw | None) -> Batch:
+    """The records of a release: those of the sample or, where nothing is left to chance, those whose turn it is."""
+    x, y, within = held
+    rows = x.shape[0]
+    assert (sample is not None) == isinstance(sampler, Drawing)
     if sample is None:
-        return Batch(held.x, held.y, jnp.ones(rows, jnp.float32), held.within)
-    x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], held)
+        sample = sampler.draw(jax.random.key(0), rows, jnp.int32(rows), turn)  # draws nothing
+    if sample is None:
+        return Batch(x, y, jnp.ones(rows, jnp.float32), within)
+    x, y, within = jax.tree.map(lambda leaf: leaf[sample.positions], (x, y, within))
     return Batch(x, y, sample.mask, within)
 
 
 @partial(jax.jit, static_argnums=0)
 def _said(
-    static: _Static, before: tuple[PyTree, ...], held: _Held, noise: PyTree, ctx: Context, sampling: Array
+    static: _Static,
+    before: tuple[PyTree, ...],
+    held: OwnRecords,
+    noise: PyTree,
+    ctx: Context,
+    sample: Draw | None,
 ) -> tuple[PyTree, PyTree]:
     """Message and private state; `before`: what `emit` takes ahead of the records."""
-    batch = _batch(static.sampler, held, ctx.turn, _key(sampling))
+    batch = _batch(static.sampler, held, ctx.turn, sample)
     return static.emit(*before, batch, noise, _keyed(ctx))
 
 

@@ -121,9 +121,8 @@ class Witnessed:
             return self._on_released(sender, message)
         if not self._open:
             return []  # dropped, as if lost: machines ask again
-        return self._differs(sender, message) or self._outward(
-            self.machine.receive(sender, message, now), now
-        )
+        barred = self._differs(sender, message)
+        return barred or self._outward(self.machine.receive(sender, message, now), now)
 
     def tick(self, now: float) -> list[Out]:
         """Ask again who has not answered; let the machine go on."""
@@ -145,7 +144,6 @@ class Witnessed:
 
     @property
     def done(self) -> bool:
-        """Whether the machine is."""
         return self.machine.done
 
     @property
@@ -164,7 +162,6 @@ class Witnessed:
         )
 
     def model(self) -> PyTree | None:
-        """The machine's."""
         return self.machine.model()
 
     # Before the first word.

@@ -18,7 +18,6 @@ hash afterwards. An owner whose budget allows no sums says so, and then nobody c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from coterie.errors import InputError
 from coterie.evaluation.told import digest
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.tables import OwnTable, Tables, TableTerms
-from coterie.federation.transport.machine import Machine, Out, Status, counting
+from coterie.federation.transport.machine import Machine, Out, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 _ASKS, _SAYS = 1, 2  # HAVE's `sub`: with which sums I would begin, and please tell me the same; the answer
@@ -78,7 +77,7 @@ class Centring:
         self._wanted = frozenset(range(len(terms.names))) - without
         self._basis: Basis | None = None  # what this party would begin with, or has begun with
         self._said: dict[str, Basis] = {}  # and its peers
-        self._asked, self._refused = -np.inf, 0
+        self._asked = -np.inf
         self.machine: Machine | None = None
         kept = journal.get(_BEGUN)
         if kept is not None:
@@ -86,7 +85,6 @@ class Centring:
             self.machine = self._made(self._basis)
 
     def start(self, now: float) -> list[Out]:
-        """Begin, or resume."""
         return self._onward(now) if self.machine is None else self.machine.start(now)
 
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
@@ -95,7 +93,6 @@ class Centring:
             return self._told(sender, message, now) + self._onward(now)
         return [] if self.machine is None else self.machine.receive(sender, message, now)
 
-    @counting
     def _told(self, sender: str, message: Message, now: float) -> list[Out]:
         if message.kind == Kind.HAVE and message.sub in (_ASKS, _SAYS):
             return self._compared(sender, message)
@@ -110,15 +107,13 @@ class Centring:
 
     @property
     def done(self) -> bool:
-        """Whether the training is."""
         return self.machine is not None and self.machine.done
 
     @property
     def status(self) -> Status:
         """Where the training stands; before it, whom it waits for and why."""
         if self.machine is not None:
-            status = self.machine.status
-            return replace(status, refused=status.refused + self._refused)
+            return self.machine.status
         missing = tuple(self._terms.names[owner] for owner in self._missing)
         waiting = missing or self._undecided
         notes = [f"releases no sums of features: {self._tables.spent}"] if self._tables.spent else []
@@ -135,10 +130,9 @@ class Centring:
             notes.append(
                 f"waits for {', '.join(waiting)} to have the same sums of features, before it trains"
             )
-        return Status(0, self._of, waiting, "; ".join(notes), self._refused)
+        return Status(0, self._of, waiting, "; ".join(notes))
 
     def model(self) -> PyTree | None:
-        """The training's."""
         return None if self.machine is None else self.machine.model()
 
     @property

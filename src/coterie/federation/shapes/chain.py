@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from coterie.federation.releases.journal import numbered
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.member import Member
-from coterie.federation.shapes.tree import Tree
+from coterie.federation.shapes.rolls import Attempt
 from coterie.federation.transport.wire import Kind, Message
-from coterie.mechanisms.masks import HISTORY, LABEL, Roll, members_of
+from coterie.mechanisms.masks import HISTORY, members_of
 
 TIP = 8 + 8 + HISTORY  # bytes
 _SUM, _PAST = "sum", "past"  # keys of the journal
@@ -26,12 +24,10 @@ class Tip(NamedTuple):
     history: bytes
 
     def written(self) -> bytes:
-        """As bytes."""
         return self.step.to_bytes(8) + self.attempt.to_bytes(8) + self.history
 
     @classmethod
     def read(cls, body: bytes) -> Tip:
-        """From bytes."""
         return cls(int.from_bytes(body[:8]), int.from_bytes(body[8:16]), body[16:])
 
 
@@ -43,12 +39,10 @@ class Past(NamedTuple):
     members: bytes  # its roll
 
     def written(self) -> bytes:
-        """As bytes."""
         return self.attempt.to_bytes(8) + self.before + self.members
 
     @classmethod
     def read(cls, stored: bytes) -> Past:
-        """From bytes."""
         return cls(int.from_bytes(stored[:8]), stored[8 : 8 + HISTORY], stored[8 + HISTORY :])
 
 
@@ -96,27 +90,12 @@ class Chain:
             self._journal.prune(key, step - exchange.WINDOW + 1)
 
 
-@dataclass
-class Attempt:
-    """The attempt that this owner answered last, and the messages for it."""
+@dataclass(kw_only=True)
+class Branch(Attempt):
+    """The attempt that this owner answered last, with its own message and those of its children in a tree."""
 
-    ticket: int
-    roll: Roll
-    label: bytes
     root: int
-    tree: Tree
-    body: bytes  # of the roll
-    own: bytes  # the owner's message, behind its label
+    parent: int | None  # the root has none
+    height: int  # links to the farthest owner below
     since: float
-    parts: dict[int, bytes] = field(default_factory=dict)  # what children sent
     accused: bool = False  # whether silent children were named to the parent
-
-    def silent(self, owner: int) -> list[int]:
-        """Children who have not answered."""
-        return [child for child in self.tree.children[owner] if child not in self.parts]
-
-    def added(self) -> bytes:
-        """The sum of the own message and the children's."""
-        bodies = [self.own, *self.parts.values()]
-        total = np.sum([np.frombuffer(body[LABEL:], "<u8") for body in bodies], axis=0, dtype=np.uint64)
-        return total.astype("<u8").tobytes()

@@ -6,7 +6,6 @@ and a proposer whose epochs come to nothing is trusted again only after twice as
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,12 +14,9 @@ from typing import TypeAlias
 from coterie.federation.transport.machine import Patience
 from coterie.federation.transport.wire import Kind, Message, Refused
 
-_LEAP = (
-    1 << 20
-)  # the most that one proposal may raise the epoch: frames can count far more of these than a run sees
+_LEAP = 1 << 20  # the most that one proposal may raise the epoch: frames can count far more than a run sees
 _DOUBLINGS = 4  # of the time until a proposer is trusted again
-
-_EPOCH = struct.Struct("<Q")
+_EPOCH = 8  # bytes
 
 Rank: TypeAlias = tuple[int, int]  # a register's epoch and step: later epochs come first, then later steps
 
@@ -100,9 +96,9 @@ class Election:
 
     def promise(self, peer: int, message: Message) -> None:
         """Note a peer's promise of an epoch of this owner's."""
-        if len(message.body) != _EPOCH.size:
-            raise Refused(f"wrong shape: {len(message.body)} bytes, must be {_EPOCH.size}")
-        rank = (*_EPOCH.unpack(message.body), message.step)
+        if len(message.body) != _EPOCH:
+            raise Refused(f"wrong shape: {len(message.body)} bytes, must be {_EPOCH}")
+        rank = int.from_bytes(message.body, "little"), message.step
         proposal = self.proposal
         if proposal is None or message.sub != proposal.epoch or proposal.source is not None:
             return
@@ -136,4 +132,4 @@ class Election:
 
 def promise_of(epoch: int, rank: Rank) -> Message:
     """The promise to follow this epoch, with the rank of the own register."""
-    return Message(Kind.PROMISE, rank[1], epoch, _EPOCH.pack(rank[0]))
+    return Message(Kind.PROMISE, rank[1], epoch, rank[0].to_bytes(_EPOCH, "little"))

@@ -18,7 +18,7 @@ from coterie._types import PyTree
 from coterie.evaluation.selection import candidate
 from coterie.federation.releases.journal import Journal
 from coterie.federation.shapes.tables import OwnTable, Tables, TableTerms
-from coterie.federation.transport.machine import Machine, Out, Status, counting
+from coterie.federation.transport.machine import Machine, Out, Status
 from coterie.federation.transport.wire import Kind, Message
 
 _CHOICE = "choice"  # a journal's key; tables are under their name
@@ -37,10 +37,9 @@ class Evaluated:
         self._over: float | None = None  # when training ended; None: it has not
         choice = journal.get(_CHOICE) if terms.choose else None
         self._choice = None if choice is None else int.from_bytes(choice)
-        self._now, self._refused = 0.0, 0
+        self._now = 0.0
 
     def start(self, now: float) -> list[Out]:
-        """Begin, or resume."""
         return self.machine.start(now) + self._onward(now)
 
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
@@ -48,11 +47,7 @@ class Evaluated:
         foreign = isinstance(self.machine, Evaluated) and message.step != self._terms.step
         if message.kind not in (Kind.TABLE, Kind.HAVE) or foreign:
             return self.machine.receive(sender, message, now) + self._onward(now)
-        return self._take(sender, message, now) + self._onward(now)
-
-    @counting
-    def _take(self, sender: str, message: Message, now: float) -> list[Out]:
-        return self._tables.receive(sender, message, now)
+        return self._tables.receive(sender, message, now) + self._onward(now)
 
     def tick(self, now: float) -> list[Out]:
         """Let the training go on; after it, ask for what is missing."""
@@ -78,7 +73,6 @@ class Evaluated:
             status,
             waiting_for=status.waiting_for or (() if self.done else missing),
             note="; ".join(note for note in notes if note),
-            refused=status.refused + self._refused,
         )
 
     def model(self) -> PyTree | None:

@@ -43,16 +43,19 @@ def tree(value: np.ndarray, layout: wire.Layout, blame: Callable[[], str] = str)
         raise diverged(f"mixed value: {reason}", blame()) from reason
 
 
-def shaped(numbers: np.ndarray, layout: wire.Layout) -> PyTree:
-    """Numbers in a row as a tree of the layout's shapes, whatever their type."""
+def sum_layout(message: wire.Layout) -> wire.Layout:
+    """What a sum of such messages looks like: real numbers in any case."""
+    if not is_whole(message):
+        return message
     import jax
 
-    ends = np.cumsum([int(np.prod(shape)) for _, shape in layout.leaves])
-    leaves = [
-        part.reshape(shape)
-        for part, (_, shape) in zip(np.split(numbers, ends[:-1]), layout.leaves, strict=True)
-    ]
-    return jax.tree.unflatten(layout.tree, leaves)
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for _, shape in message.leaves]
+    return wire.foreign(jax.tree.unflatten(message.tree, shapes))
+
+
+def is_whole(message: wire.Layout) -> bool:
+    """Whether such messages are whole numbers."""
+    return all(kind == "int32" for kind, _ in message.leaves)
 
 
 def body_of(public: PyTree, layout: wire.Layout, blame: Callable[[], str]) -> bytes:

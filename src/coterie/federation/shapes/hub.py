@@ -15,62 +15,38 @@ older state makes no sums while it hears of later ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from coterie._types import PyTree
-from coterie.federation.releases.journal import Journal, numbered
+from coterie.federation.releases.journal import Journal
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
-from coterie.federation.shapes.summing import AGGREGATOR, Adding, Asking, refusal
-from coterie.federation.shapes.voice import Diverged, Voice
+from coterie.federation.shapes.summing import AGGREGATOR, Adding, Asking
+from coterie.federation.shapes.voice import Voice
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status
+from coterie.federation.transport.machine import Out, Patience, Status, beyond, refusal
 from coterie.federation.transport.wire import Kind, Message, Refused
 from coterie.program import Program
-
-_PUBLIC, _SUM, _DONE = "public", "sum", "done"  # keys of the journal
 
 
 class HubOwner(Asking):
     """One owner: a `Machine`."""
 
     def __init__(self, rounds: int, side: RoundsSide, outlet: Outlet, patience: Patience) -> None:
-        super().__init__(rounds, patience)
-        self._side, self._journal = side, outlet.journal
-        self._layout = sum_layout(side.layout)
-        self._type = exchange.vector_type(self._layout)
         self._voice = Voice(side, outlet)
-        stored = self._journal.get(_PUBLIC)
-        self._back = stored is not None  # after a restart: ask first whether the round is over
-        self._step = 0 if stored is None else int.from_bytes(stored[:8])
-        body = None if stored is None else np.frombuffer(stored[8:], np.uint8)
-        self._public = side.start().public if body is None else exchange.tree(body, side.public_layout)
-
-    @property
-    def _completed(self) -> int:
-        return self._step
-
-    @property
-    def _spent(self) -> str:
-        return self._voice.spent
+        super().__init__(self._voice, rounds, patience)
+        self._layout, self._sums = side.layout, exchange.sum_layout(side.layout)
+        exchange.vector_type(self._sums)  # an error where there is no one type
+        self._back = self._voice.step > 0  # after a restart: ask first whether the round is over
 
     def _again(self) -> list[Out]:
-        return [self._want(), *self._speak()] if self._back and not self._alone else [self._want()]
-
-    @property
-    def public(self) -> PyTree:
-        """The public state after the last completed round."""
-        return self._public
-
-    def model(self) -> PyTree:
-        """The owner's model after the last completed round."""
-        return self._side.model(self._public)
+        return self._speak() if self._back and not self._alone else []
 
     def _answer(self, message: Message, now: float) -> list[Out]:
         if message.kind == Kind.WANT and message.step > self._rounds:
-            return [refusal(AGGREGATOR, message, f"round {message.step}: the agreement has {self._rounds}")]
+            return [beyond(AGGREGATOR, message, self._rounds)]
         if message.sub or not 1 <= message.step <= self._rounds:
             raise Refused("no such round")
         match message.kind:
@@ -79,48 +55,38 @@ class HubOwner(Asking):
             case Kind.WANT:
                 return self._told(message)
             case Kind.REFUSAL:
-                if message.step == self._step + 1:
-                    self._note = f"paused: the aggregator has forgotten the sum of round {message.step}"
-                return []
+                return self._denied(message)
         raise Refused(f"{message.kind.name}: not in a protocol with an aggregator")
 
     def _absorbed(self, message: Message, now: float) -> list[Out]:
-        total = exchange.vector(message.body, self._layout, self._type)
-        if message.step <= self._step:
+        mixed = wire.unpack(message.body, self._sums)
+        if message.step <= self._voice.step:
             return []
-        if message.step > self._step + 1:  # others are ahead: its own rounds are over, and it follows
+        if message.step > self._voice.step + 1:  # others are ahead: its own rounds are over, and it follows
             self._back = True
             return [self._want()]
-        mixed = exchange.tree(total, self._layout)
         said = self._voice.said(message.step)
         # Without a message of its own, the sum stands in: programs that meet in one sum do not look at their own.
-        own = mixed if said is None else wire.unpack(said, self._side.layout)
-        public = self._side.absorb(self._public, own, mixed, message.step)
-        body = exchange.body_of(
-            public, self._side.public_layout, lambda: f"by the sum that {AGGREGATOR} sent"
-        )
-        self._public, self._step, self._note, self._asked = public, message.step, "", now
-        self._journal.put({_PUBLIC: self._step.to_bytes(8) + body})
+        own = mixed if said is None else wire.unpack(said, self._layout)
+        self._voice.absorb(own, mixed, lambda: f"by the sum that {AGGREGATOR} sent")
+        self._note, self._asked = "", now
         if self.done:
             return []
         return [self._want()] if self._back else self._speak()
 
     def _told(self, message: Message) -> list[Out]:
         """Send the own message, if there is one: the aggregator asks for that of the round under way."""
-        if message.step != self._step + 1:  # one of the two lacks a sum, and needs that first
+        if message.step != self._voice.step + 1:  # one of the two lacks a sum, and needs that first
             return [self._want()]
         return self._speak() or [refusal(AGGREGATOR, message, "nothing is released")]
 
     def _speak(self) -> list[Out]:
         self._back = False
-        try:
-            body = self._voice.release(self._public, self._step + 1)
-        except Diverged as error:
-            raise exchange.diverged(str(error), f"by sums that {AGGREGATOR} sent") from error
-        return [] if body is None else [Out(AGGREGATOR, Message(Kind.VALUE, self._step + 1, 0, body))]
+        body = self._voice.release(lambda: f"by sums that {AGGREGATOR} sent")
+        return [] if body is None else [Out(AGGREGATOR, Message(Kind.VALUE, self._voice.step + 1, 0, body))]
 
     def _want(self) -> Out:
-        return Out(AGGREGATOR, Message(Kind.WANT, self._step + 1))
+        return Out(AGGREGATOR, Message(Kind.WANT, self._voice.step + 1))
 
 
 def weights_of(program: Program) -> np.ndarray:
@@ -129,18 +95,14 @@ def weights_of(program: Program) -> np.ndarray:
     return program.aggregate if program.plan.lattice is None else program.plan.parts
 
 
-def sum_layout(message: wire.Layout) -> wire.Layout:
-    """What a sum of such messages looks like: real numbers in any case."""
-    if not _is_whole(message):
-        return message
-    import jax
+class Weighted(NamedTuple):
+    """What the agreement says of the sums."""
 
-    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for _, shape in message.leaves]
-    return wire.foreign(jax.tree.unflatten(message.tree, shapes))
-
-
-def _is_whole(message: wire.Layout) -> bool:
-    return all(kind == "int32" for kind, _ in message.leaves)
+    names: Sequence[str]  # of all owners
+    rounds: int
+    quorum: int  # the fewest owners of a sum
+    weights: np.ndarray  # as `weights_of`
+    layout: wire.Layout  # of a message
 
 
 class Aggregator(Adding):
@@ -149,38 +111,20 @@ class Aggregator(Adding):
     Guarantee: no sum of fewer than `quorum` owners' messages is ever sent; that is how many the charges rely on.
     """
 
-    def __init__(
-        self,
-        *,
-        names: Sequence[str],
-        weights: np.ndarray,
-        quorum: int,
-        rounds: int,
-        layout: wire.Layout,
-        journal: Journal,
-        patience: Patience,
-    ) -> None:
-        """`weights`: as `weights_of`; `layout`: of a message."""
-        super().__init__(names, rounds, patience)
-        self._layout, self._journal, self._whole = layout, journal, _is_whole(layout)
-        self._type = exchange.vector_type(sum_layout(layout))
-        self._weights = np.asarray(weights, self._type)
-        self._needed = max(quorum, len(names) // 2 + 1)
-        self._step = int.from_bytes(journal.get(_DONE) or b"")
+    def __init__(self, terms: Weighted, journal: Journal, patience: Patience) -> None:
+        super().__init__(terms.names, terms.rounds, journal, patience)
+        self._layout, self._whole = terms.layout, exchange.is_whole(terms.layout)
+        self._type = exchange.vector_type(exchange.sum_layout(terms.layout))
+        self._weights = np.asarray(terms.weights, self._type)
+        self._needed = max(terms.quorum, len(terms.names) // 2 + 1)
         self._values: dict[int, np.ndarray] = {}
         self._declined: set[int] = set()  # owners that will not speak in this round
         self._absent: set[int] = set()  # owners silent in the last round and since
         self._come: set[int] = set()  # owners heard since this process began
         self._ahead: set[int] = set()  # owners that have, or say they have, sums that are not here
 
-    def start(self, now: float) -> list[Out]:
-        """Begin, or resume, and ask all owners for their messages of this round."""
-        self._now = self._since = self._asked = now
-        return self._ask() if self._step else []
-
     @property
     def status(self) -> Status:
-        """Where the aggregator stands."""
         missing = () if self.done else tuple(self._names[owner] for owner in self._missing())
         note = ""
         if self._overdue() and not self._enough():
@@ -190,25 +134,25 @@ class Aggregator(Adding):
             note = (
                 f"paused: sums are lost here that others hold ({who}). Restore the newest copy of this folder"
             )
-        return Status(self._step, self._rounds, missing, note, self._refused)
+        return Status(self._step, self._rounds, missing, note)
 
     def _answer(self, owner: int, message: Message) -> list[Out]:
         sender = self._names[owner]
         if message.kind in (Kind.VALUE, Kind.WANT):
             (self._ahead.add if message.step > self._step + 1 else self._ahead.discard)(owner)
         if message.kind == Kind.WANT and message.step > self._rounds:
-            return [refusal(sender, message, f"round {message.step}: the agreement has {self._rounds}")]
+            return [beyond(sender, message, self._rounds)]
         if message.sub or not 1 <= message.step <= self._rounds:
             raise Refused("no such round")
         if message.kind not in (Kind.VALUE, Kind.WANT, Kind.REFUSAL):
             raise Refused(f"{message.kind.name}: not in a protocol with an aggregator")
         if message.kind == Kind.VALUE:
-            self._told(owner, message)
+            self._take_value(owner, message)
         elif message.kind == Kind.REFUSAL and message.step == self._step + 1:
             self._declined.add(owner)
         self._absent.discard(owner)
         if message.kind != Kind.REFUSAL and message.step <= self._step:
-            return [self._sum(sender, message)]
+            return [self._told(sender, message)]
         return self._invite(owner, message.kind)
 
     def _invite(self, owner: int, kind: Kind) -> list[Out]:
@@ -226,7 +170,7 @@ class Aggregator(Adding):
         """Whether the first round waits for somebody who has not come yet."""
         return self._step == 0 and len(self._come) < len(self._names)
 
-    def _told(self, owner: int, message: Message) -> None:
+    def _take_value(self, owner: int, message: Message) -> None:
         kind = np.dtype("<i4") if self._whole else self._type
         value = exchange.vector(message.body, self._layout, kind)
         if message.step > self._step + 1:
@@ -234,12 +178,6 @@ class Aggregator(Adding):
         due = message.step == self._step + 1
         if due and not np.array_equal(self._values.setdefault(owner, value), value):
             raise Refused("a second version of a value")
-
-    def _sum(self, sender: str, message: Message) -> Out:
-        body = self._journal.get(numbered(_SUM, message.step))
-        if body is None:
-            return refusal(sender, message, "not there any more")
-        return Out(sender, Message(Kind.SUM, message.step, 0, body))
 
     def _go_on(self) -> list[Out]:
         """Add up once all messages are there, or enough of them and the wait is over."""
@@ -250,15 +188,12 @@ class Aggregator(Adding):
         total = self._added(present)
         whole, part = self._weights.sum(), self._weights[present].sum()
         body = (total if len(present) == len(self._names) else total * (whole / part)).tobytes()
-        step = self._step + 1
-        self._journal.put({numbered(_SUM, step): body, _DONE: step.to_bytes(8)})
+        self._absent = set(range(len(self._names))) - self._values.keys()
+        self._values, self._declined = {}, set()
+        outs = self._tell(body)
         if self._whole:
             self._journal.sync()
-        self._journal.prune(_SUM, step - exchange.WINDOW)
-        self._absent = set(range(len(self._names))) - self._values.keys()
-        self._step, self._since, self._asked = step, self._now, self._now
-        self._values, self._declined = {}, set()
-        return [Out(name, Message(Kind.SUM, step, 0, body)) for name in self._names]
+        return outs
 
     def _added(self, present: Sequence[int]) -> np.ndarray:
         if self._whole:  # weights are in the cells
@@ -272,11 +207,10 @@ class Aggregator(Adding):
         return len(self._values) >= self._needed and float(self._weights[list(self._values)].sum()) > 0
 
     def _overdue(self) -> bool:
-        return not self.done and self._step > 0 and self._now - self._since >= self._patience.wait
+        return not self.done and self._step > 0 and super()._overdue()
 
-    def _ask(self) -> list[Out]:
-        self._asked = self._now
+    def _questions(self) -> list[Out]:
         wanted = Message(Kind.WANT, self._step + 1)
-        if self.done or self._awaited():
+        if self._awaited():
             return []
         return [Out(self._names[owner], wanted) for owner in self._missing()]

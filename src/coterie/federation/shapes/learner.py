@@ -14,8 +14,9 @@ believes owners' answers; both are bounded and checked for shape and finiteness,
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import msgpack
 import numpy as np
@@ -27,7 +28,7 @@ from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.shapes.visit import Speaker
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status, counting
+from coterie.federation.transport.machine import Out, Patience, Status, refusal
 from coterie.federation.transport.wire import Kind, Layout, Message, Refused
 
 LEARNER = "learner"
@@ -36,13 +37,14 @@ _COMPLETE = b"complete"
 _SPENT = b"no more answers"
 
 
-class _Book(NamedTuple):
+@dataclass
+class _Book:
     """What the learner has on its disk, one entry for each owner in the lists."""
 
     tick: int
-    turns: tuple[int, ...]  # answers settled
-    asked: tuple[int, ...]  # the tick that an open query is for; 0: none
-    gone: tuple[bool, ...]  # whether the owner has no more answers
+    turns: list[int]  # answers settled
+    asked: list[int]  # the tick that an open query is for; 0: none
+    gone: list[bool]  # whether the owner has no more answers
     register: bytes
 
 
@@ -56,19 +58,18 @@ class Learner:
         names: tuple[str, ...],
         patience: Patience,
         layout: Layout,
-        *,
         follow_schedule: bool = False,
     ) -> None:
         """`layout`: of an answer."""
-        program, schedule = register.program, np.asarray(register.program.schedule).tolist()
+        schedule = register.schedule
         self._register, self._journal, self._layout = register, journal, layout
         self._names, self._patience, self._ticks = names, patience, len(schedule)
         self._indices = {name: index for index, name in enumerate(names)}
-        self._most, self._schedule = program.plan.releases, schedule if follow_schedule else None
+        self._most, self._schedule = register.program.plan.releases, schedule if follow_schedule else None
         self._book = self._recover()
         self._awake: set[int] = set()
         self._shown: dict[int, float] = {}  # when an owner was last shown its query
-        self._heard, self._again, self._refused, self._note = 0.0, 0.0, 0, ""
+        self._heard, self._again, self._note = 0.0, 0.0, ""
 
     def start(self, now: float) -> list[Out]:
         """Begin, or resume: owners ask for what they miss."""
@@ -76,15 +77,21 @@ class Learner:
         self._pass_over()
         return []
 
-    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A frame of an owner."""
         owner = self._indices.get(sender)
         if owner is None:
             raise Refused("not an owner")
-        out = self._handle(owner, message, now)
+        match message.kind:
+            case Kind.AWAKE:
+                outs = self._on_awake(owner, now)
+            case Kind.ANSWER:
+                outs = self._on_answer(owner, message, now)
+            case Kind.REFUSAL:
+                outs = self._on_refusal(owner, message, now)
+            case _:
+                raise Refused(f"{message.kind.name}: not for a learner")
         self._heard, self._note = now, ""
-        return out
+        return outs
 
     def tick(self, now: float) -> list[Out]:
         """Note when nobody comes; at the end, send the model to sleeping owners too."""
@@ -102,26 +109,15 @@ class Learner:
 
     @property
     def status(self) -> Status:
-        """Where the learner stands."""
         waiting = tuple(name for name, asked in zip(self._names, self._book.asked) if asked)
         if self._schedule is not None and not self.done:
             waiting = (self._names[self._schedule[self._book.tick]],)
         early = self.done and self._book.tick < self._ticks
         note = "ended early: no owner has answers left" if early else self._note
-        return Status(self._book.tick, self._ticks, () if self.done else waiting, note, self._refused)
+        return Status(self._book.tick, self._ticks, () if self.done else waiting, note)
 
     def model(self) -> PyTree:
-        """The model so far."""
         return self._register.model(self._unpacked())
-
-    def _handle(self, owner: int, message: Message, now: float) -> list[Out]:
-        if message.kind == Kind.AWAKE:
-            return self._on_awake(owner, now)
-        if message.kind == Kind.ANSWER:
-            return self._on_answer(owner, message, now)
-        if message.kind == Kind.REFUSAL:
-            return self._on_refusal(owner, message, now)
-        raise Refused(f"{message.kind.name}: not for a learner")
 
     def _on_awake(self, owner: int, now: float) -> list[Out]:
         if self.done or self._exhausted(owner):
@@ -137,18 +133,16 @@ class Learner:
 
     def _ask(self, owner: int, now: float) -> list[Out]:
         """Send an awake owner its query, if it is due and was not sent just now."""
-        book, again = (
-            self._book,
-            self._shown.get(owner, now - self._patience.retry) + self._patience.retry / 2,
-        )
-        if owner not in self._awake or self.done or now < again:
+        book, shown = self._book, self._shown.get(owner, -np.inf)
+        if owner not in self._awake or self.done or now < shown + self._patience.retry / 2:
             return []
         if not book.asked[owner]:
             if not self._has_time(owner, now):
                 return []
-            self._keep(asked=_set(book.asked, owner, book.tick + 1))
+            book.asked[owner] = book.tick + 1
+            self._keep()
         self._shown[owner] = now
-        step, turn = self._book.asked[owner], book.turns[owner]
+        step, turn = book.asked[owner], book.turns[owner]
         query = self._register.ask(self._unpacked(), owner, step, turn)
         return [Out(self._names[owner], Message(Kind.QUERY, step, turn, wire.pack(query)))]
 
@@ -170,14 +164,10 @@ class Learner:
         answer = wire.unpack(message.body, self._layout)
         if self.done:
             return [Out(self._names[owner], self._complete())]
-        body = wire.pack(self._register.settle(self._unpacked(), answer, owner, message.step, turn))
-        wire.unpack(body, self._register.layout)
-        self._keep(
-            tick=book.tick + 1,
-            turns=_set(book.turns, owner, turn + 1),
-            asked=_set(book.asked, owner, 0),
-            register=body,
-        )
+        body = self._register.settled(self._unpacked(), answer, owner, message.step, turn)
+        book.tick, book.register = book.tick + 1, body
+        book.turns[owner], book.asked[owner] = turn + 1, 0
+        self._keep()
         self._awake.discard(owner)
         return [settled, *self._next(now)]
 
@@ -193,17 +183,18 @@ class Learner:
         if message.body != _SPENT:
             return []
         if not self._book.gone[owner]:
-            self._keep(gone=_set(self._book.gone, owner, True), asked=_set(self._book.asked, owner, 0))
+            self._book.gone[owner], self._book.asked[owner] = True, 0
+            self._keep()
         noted = Out(self._names[owner], Message(Kind.SETTLED, message.step, message.sub))
         return [noted, *self._next(now)]
 
     def _pass_over(self) -> None:
         """Leave out the ticks that the schedule gives to owners without answers."""
-        tick = self._book.tick
-        while self._schedule is not None and tick < self._ticks and self._exhausted(self._schedule[tick]):
-            tick += 1
-        if tick > self._book.tick:
-            self._keep(tick=tick)
+        book, before = self._book, self._book.tick
+        while self._schedule and book.tick < self._ticks and self._exhausted(self._schedule[book.tick]):
+            book.tick += 1
+        if book.tick > before:
+            self._keep()
 
     def _exhausted(self, owner: int) -> bool:
         return self._book.gone[owner] or self._book.turns[owner] >= self._most[owner]
@@ -211,59 +202,55 @@ class Learner:
     def _unpacked(self) -> PyTree:
         return wire.unpack(self._book.register, self._register.layout)
 
-    def _keep(self, **changes: Any) -> None:
-        """Write changes down before acting on them."""
-        book = self._book._replace(**changes)
-        self._journal.put({_KEY: cast("bytes", msgpack.packb(list(book)))})
-        self._book = book
+    def _keep(self) -> None:
+        """Write the book down before what it says is acted on."""
+        self._journal.put({_KEY: cast("bytes", msgpack.packb(list(vars(self._book).values())))})
 
     def _recover(self) -> _Book:
-        stored = self._journal.get(_KEY)
+        stored, owners = self._journal.get(_KEY), len(self._names)
         if stored is not None:
-            tick, turns, asked, gone, register = msgpack.unpackb(stored)
-            return _Book(tick, tuple(turns), tuple(asked), tuple(gone), register)
-        none = (0,) * len(self._names)
-        return _Book(0, none, none, (False,) * len(self._names), wire.pack(self._register.open()))
-
-
-def _set(entries: tuple, at: int, value: Any) -> tuple:
-    return (*entries[:at], value, *entries[at + 1 :])
+            return _Book(*msgpack.unpackb(stored))
+        return _Book(0, [0] * owners, [0] * owners, [False] * owners, wire.pack(self._register.open()))
 
 
 class Visitor:
     """An owner that visits the learner when its clock rings; `clock()` gives the time until the next visit."""
 
     def __init__(
-        self,
-        side: VisitSide,
-        outlet: Outlet,
-        clock: Callable[[], float],
-        patience: Patience,
-        ticks: int,
+        self, side: VisitSide, outlet: Outlet, clock: Callable[[], float], patience: Patience, ticks: int
     ) -> None:
-        self._side, self._clock, self._patience, self._ticks = side, clock, patience, ticks
+        self._side, self._outlet, self._clock = side, outlet, clock
+        self._patience, self._ticks = patience, ticks
         self._speaker = Speaker(side, outlet)
         self._saying: Message | None = None  # what is repeated until the learner reacts; None: asleep
         self._wakes, self._again, self._heard = 0.0, 0.0, 0.0
-        self._over, self._refused, self._note = False, 0, ""  # over: no more answers of this owner are wanted
+        self._over, self._note = False, ""  # over: no more answers of this owner are wanted
         self._journal, self._model = outlet.journal, outlet.journal.get(_MODEL)
 
     def start(self, now: float) -> list[Out]:
         """Sleep until the clock rings, but first repeat an answer that may not have arrived."""
         self._heard, self._wakes = now, now + self._clock()
-        if (step := self._speaker.last) is not None:
+        if (step := self._speaker.memory.last) is not None:
             self._saying = self._answer(step)
-        elif self._speaker.turns:
+        elif self._outlet.turns():
             self._wakes = now
         return self.tick(now)
 
-    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A frame of the learner."""
         if sender != LEARNER:
             raise Refused("not the learner")
         self._heard = now
-        return self._handle(message, now)
+        match message.kind:
+            case Kind.QUERY:
+                return self._on_query(message, now)
+            case Kind.SETTLED:
+                return self._on_settled(message, now)
+            case Kind.REFUSAL:
+                self._over = self._over or message.body == _COMPLETE
+                return []
+            case Kind.SUM:
+                return self._on_model(message)
+        raise Refused(f"{message.kind.name}: not for a visitor")
 
     def tick(self, now: float) -> list[Out]:
         """Wake up, or repeat an unanswered message; at the end, ask for the model from time to time."""
@@ -273,9 +260,9 @@ class Visitor:
             if now < self._again:
                 return []
             self._again = now + self._patience.wait
-            return [Out(LEARNER, Message(Kind.AWAKE, self._speaker.turns + 1))]
+            return [Out(LEARNER, Message(Kind.AWAKE, self._outlet.turns() + 1))]
         if self._saying is None and now >= self._wakes:
-            self._say(Message(Kind.AWAKE, self._speaker.turns + 1))
+            self._saying, self._again = Message(Kind.AWAKE, self._outlet.turns() + 1), 0.0
             self._heard = now
         if self._saying is None or now < self._again:
             return []
@@ -291,28 +278,16 @@ class Visitor:
     def status(self) -> Status:
         """Where this owner stands: answers given, of the ticks of all."""
         silent = self._saying is not None and not self._over
-        note = self._note or (
-            "its answers are given; waiting for the model" if self._over and not self.done else ""
-        )
+        note = self._note
+        if self._over and not self.done and not note:
+            note = "its answers are given; waiting for the model"
         if silent and self._again - self._heard > self._patience.wait:
             note = "paused: the learner does not react"
-        return Status(self._speaker.turns, self._ticks, (LEARNER,) if silent else (), note, self._refused)
+        return Status(self._outlet.turns(), self._ticks, (LEARNER,) if silent else (), note)
 
     def model(self) -> PyTree | None:
         """The learner's final model; None before."""
         return None if self._model is None else wire.unpack(self._model, self._side.model_layout)
-
-    def _handle(self, message: Message, now: float) -> list[Out]:
-        if message.kind == Kind.QUERY:
-            return self._on_query(message, now)
-        if message.kind == Kind.SETTLED:
-            return self._on_settled(message, now)
-        if message.kind == Kind.REFUSAL:
-            self._over = self._over or message.body == _COMPLETE
-            return []
-        if message.kind == Kind.SUM:
-            return self._on_model(message)
-        raise Refused(f"{message.kind.name}: not for a visitor")
 
     def _on_model(self, message: Message) -> list[Out]:
         """Take the final model. Only the first one counts, whatever the learner sends later."""
@@ -329,11 +304,12 @@ class Visitor:
         """
         step, turn = message.step, message.sub
         if not 1 <= step <= self._ticks:
-            return [Out(LEARNER, Message(Kind.REFUSAL, step, turn, b"beyond the agreed ticks"))]
-        if turn == self._speaker.turns - 1 and self._speaker.said(step) is not None:
+            return [refusal(LEARNER, message, "beyond the agreed ticks")]
+        said = self._outlet.stored(step) is not None
+        if turn == self._outlet.turns() - 1 and said:
             return self._repeat(self._answer(step), now)
-        if turn != self._speaker.turns or self._speaker.said(step) is not None:
-            raise Refused(f"turn {turn}: the next is {self._speaker.turns}")
+        if turn != self._outlet.turns() or said:
+            raise Refused(f"turn {turn}: the next is {self._outlet.turns()}")
         if self._saying is None or self._saying.kind != Kind.AWAKE:
             raise Refused("asked while asleep")
         query = wire.unpack(message.body, self._side.query_layout)
@@ -355,11 +331,8 @@ class Visitor:
         return []
 
     def _answer(self, step: int) -> Message:
-        return Message(Kind.ANSWER, step, self._speaker.turns - 1, self._speaker.said(step) or b"")
-
-    def _say(self, message: Message) -> None:
-        self._saying, self._again = message, 0.0
+        return Message(Kind.ANSWER, step, self._outlet.turns() - 1, self._outlet.stored(step) or b"")
 
     def _repeat(self, message: Message, now: float) -> list[Out]:
-        self._say(message)
+        self._saying, self._again = message, 0.0
         return self.tick(now)

@@ -1,9 +1,9 @@
 """Masked sums without anybody in the middle: up and down a tree of the topology, between neighbours alone.
 
-The root of a tree calls the roll (`masked`), its own message being the first that is made for it. Rolls go down to the
-leaves, messages come up, each owner adding its own to what its children sent, and the sum goes down again. The tree
-follows from the roll and its root (`tree`), so nobody is told whom to believe. A root is a role, and trusted with
-nothing: whatever it says, an owner answers a ticket once, under the masks of one roll, as `member` has it. What a
+The root of a tree calls the roll (as in `masked_hub`), its own message being the first that is made for it. Rolls go
+down to the leaves, messages come up, each owner adding its own to what its children sent, and the sum goes down again.
+The tree follows from the roll and its root (`tree`), so nobody is told whom to believe. A root is a role, and trusted
+with nothing: whatever it says, an owner answers a ticket once, under the masks of one roll, as `member` has it. What a
 parent sees of those below are masked messages and their sums.
 
 Who is root: of the last sum's owners the lowest name that is there (`crowd`). If it dies or falls silent the next name
@@ -21,18 +21,16 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from coterie._types import PyTree
-from coterie.federation.shapes.calling import Caller
-from coterie.federation.shapes.chain import TIP, Attempt, Chain, Tip
-from coterie.federation.shapes.crowd import Crowd
+from coterie.federation.shapes.chain import TIP, Branch, Chain, Tip
+from coterie.federation.shapes.crowd import Caller, Crowd
 from coterie.federation.shapes.member import LATER, OTHER, Declined, Member
 from coterie.federation.shapes.rolls import OUTSIDE, SPENT, SumTerms
-from coterie.federation.shapes.tree import Graph, distances, spanning
-from coterie.federation.transport.machine import Out, Patience, Status, counting
+from coterie.federation.shapes.tree import Graph, Tree, distances, spanning
+from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
-from coterie.mechanisms.masks import HISTORY, LABEL, START, Roll, bitmap, extended, members_of
+from coterie.mechanisms.masks import HISTORY, START, Roll, bitmap, extended, members_of
 
 KEPT = 4  # states that an owner keeps: it can go back by three sums
-_ROLL = "roll"  # key of the journal
 
 
 def longest(terms: SumTerms) -> int:
@@ -46,32 +44,27 @@ class TreeOwner:
 
     def __init__(self, member: Member, graph: Graph, patience: Patience) -> None:
         self._member, self._graph, self._patience = member, graph, patience
-        self._terms, self._journal, self._own = member.terms, member.journal, member.owner
+        self._terms, self._own = member.terms, member.owner
         self._index = {name: owner for owner, name in enumerate(self._terms.names)}
         self._crowd = Crowd(self._own, distances(graph, self._own), len(graph), patience)
         self._chain = Chain(member)
         self._caller = Caller(member, self._chain, self._crowd, graph, patience)
-        self._attempt: Attempt | None = None
+        self._attempt: Branch | None = None
         self._early: tuple[int, Message] | None = None  # a roll that came before the sum that it follows
         self._next = 0  # the least attempt that this owner would call
         self._aim = self._chain.tip  # the end of the chain that this owner follows
         self._began = self._quiet = self._asked = self._now = 0.0
-        self._refused, self._note = 0, ""
+        self._note = ""
 
     def start(self, now: float) -> list[Out]:
         """Begin, or resume, and ask members of this owner's last roll for their answers again."""
         self._now = self._began = self._quiet = self._asked = now
-        stored = self._journal.get(_ROLL)
-        if stored is not None:
-            ticket = int.from_bytes(stored[:8])
-            roll, named = self._terms.read(ticket, stored[8:])
-            if roll.round == self._member.step + 1:
-                self._open(ticket, roll, named, again=True)
+        last = self._terms.called(self._member.journal)
+        if last is not None and last[0].round == self._member.step + 1:
+            self._open(*last)
         return self._hail(self._graph[self._own]) + self._call()
 
-    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """Take a neighbour's message."""
         self._now = now
         peer = self._index.get(sender)
         if peer is None or peer not in self._graph[self._own]:
@@ -90,20 +83,17 @@ class TreeOwner:
 
     @property
     def done(self) -> bool:
-        """Whether the owner has completed all rounds."""
         return self._member.step >= self._terms.rounds
 
     @property
     def status(self) -> Status:
-        """Where the owner stands."""
         member, waiting, notes = self._member, self._awaited(), [self._note, self._paused()]
         if member.spent:
             notes.append(f"follows without releasing: {member.spent}")
         names = tuple(self._terms.names[owner] for owner in waiting)
-        return Status(member.step, self._terms.rounds, names, "; ".join(filter(None, notes)), self._refused)
+        return Status(member.step, self._terms.rounds, names, "; ".join(filter(None, notes)))
 
     def model(self) -> PyTree:
-        """The owner's model after the last completed round."""
         return self._member.model()
 
     def _awaited(self) -> list[int]:
@@ -113,8 +103,7 @@ class TreeOwner:
         if attempt is None:
             here = self._crowd.present(self._now)
             return [owner for owner in range(len(self._graph)) if owner not in here and owner != self._own]
-        silent = attempt.silent(self._own)
-        return silent or [attempt.tree.parent.get(self._own, self._own)]
+        return attempt.silent or [self._own if attempt.parent is None else attempt.parent]
 
     def _paused(self) -> str:
         here, attempt = self._crowd.present(self._now), self._attempt
@@ -201,8 +190,7 @@ class TreeOwner:
         members, _ = self._terms.total(body)
         to = [peer for peer in self._graph[self._own] if peer not in members]
         if self._attempt is not None and self._attempt.roll.round == step:
-            tree = self._attempt.tree
-            to += [*tree.children[self._own], *([tree.parent[self._own]] if self._own in tree.parent else [])]
+            to += [*self._attempt.awaited, *(() if self._attempt.parent is None else (self._attempt.parent,))]
         self._attempt, self._next, self._quiet, self._note = None, 0, self._now, ""
         self._aim = max(self._aim, self._chain.tip)
         outs = [out for peer in to if peer != source for out in self._sum(peer, step)]
@@ -230,13 +218,27 @@ class TreeOwner:
         if open_ is not None and message.step < open_.ticket:
             return [self._objection(peer, message.step, (), LATER)]
         try:
-            own = self._member.answer(message.step, roll, named)
+            self._attempt = self._answered(roll, named, message.sub, tree)
         except Declined as why:
             guilty = () if str(why) in (LATER, OTHER) else (self._own,)  # not if it answered another root
             return [self._objection(peer, message.step, guilty, str(why))]
-        self._attempt = Attempt(message.step, roll, named, message.sub, tree, message.body, own, self._now)
         self._quiet = self._now
         return self._call() + self._up()
+
+    def _answered(self, roll: Roll, label: bytes, root: int, tree: Tree) -> Branch:
+        """This owner's part in an attempt; Declined where it has none."""
+        own = self._own
+        return Branch(
+            terms=self._terms,
+            roll=roll,
+            label=label,
+            awaited=tree.children[own],
+            parts={own: self._member.answer(roll, label)},
+            root=root,
+            parent=tree.parent.get(own),
+            height=tree.height[own],
+            since=self._now,
+        )
 
     def _call(self) -> list[Out]:
         """Send the roll to children that have not answered."""
@@ -244,28 +246,25 @@ class TreeOwner:
         if attempt is None or self.done:
             return []
         message = Message(Kind.ROLL, attempt.ticket, attempt.root, attempt.body)
-        return [self._to(child, message) for child in attempt.silent(self._own)]
+        return [self._to(child, message) for child in attempt.silent]
 
     def _up(self) -> list[Out]:
         """Send the parent the sum of the own message and the children's, once all have answered."""
         attempt = self._attempt
         assert attempt is not None
-        if attempt.silent(self._own) or attempt.root == self._own:
+        if attempt.silent or attempt.parent is None:
             return []
         # Not 0, which is an owner's own release to its witnesses.
         message = Message(Kind.VALUE, attempt.ticket, 1 + attempt.root, attempt.label + attempt.added())
-        return [self._to(attempt.tree.parent[self._own], message)]
+        return [self._to(attempt.parent, message)]
 
     def _take_value(self, peer: int, message: Message) -> list[Out]:
         attempt = self._attempt
         if attempt is None or (message.step, message.sub) != (attempt.ticket, 1 + attempt.root):
             return []  # an answer to a void attempt, which is useless
-        if peer not in attempt.tree.children[self._own]:
+        if peer not in attempt.awaited:
             raise Refused("not a child in the tree")
-        if len(message.body) != LABEL + 8 * self._terms.count or message.body[:LABEL] != attempt.label:
-            raise Refused("not a message of this roll")
-        if attempt.parts.setdefault(peer, message.body) != message.body:
-            raise Refused("a second version of a value")
+        attempt.take(peer, message.body)
         return self._up()
 
     def _objection(self, peer: int, ticket: int, guilty: Collection[int], why: str) -> Out:
@@ -278,14 +277,13 @@ class TreeOwner:
         attempt = self._attempt
         if message.sub == 0:
             if message.step in (self._member.step, self._member.step + 1):
-                self._note = (
-                    f"paused: {self._terms.names[peer]} has forgotten the sum of round {message.step}"
-                )
+                name = self._terms.names[peer]
+                self._note = f"paused: {name} has forgotten the sum of round {message.step}"
             return []
-        if attempt is None or message.step != attempt.ticket or peer not in attempt.tree.children[self._own]:
+        if attempt is None or message.step != attempt.ticket or peer not in attempt.awaited:
             return []
-        if attempt.root != self._own:
-            return [self._to(attempt.tree.parent[self._own], message)]
+        if attempt.parent is not None:
+            return [self._to(attempt.parent, message)]
         guilty = members_of(message.body[: self._terms.wide], len(self._graph)) or ()
         self._next = max(self._next, min(message.sub - 1, self._terms.attempts))
         self._void(guilty, spent=message.body[self._terms.wide :] == SPENT.encode())
@@ -300,24 +298,22 @@ class TreeOwner:
             return []
         outs: list[Out] = []
         if attempt is not None:
-            silent, is_root = attempt.silent(self._own), attempt.root == self._own
-            if is_root and not silent:
+            silent, parent = attempt.silent, attempt.parent
+            if parent is None and not silent:
                 return self._add(attempt)
             if silent and self._overdue(attempt):
-                if is_root:
+                if parent is None:
                     self._void(silent)
                 elif not attempt.accused:
                     attempt.accused = True
-                    outs = [
-                        self._objection(attempt.tree.parent[self._own], attempt.ticket, silent, "no answer")
-                    ]
-            elif is_root:
+                    outs = [self._objection(parent, attempt.ticket, silent, "no answer")]
+            elif parent is None:
                 return []
         return outs + self._begin()
 
-    def _overdue(self, attempt: Attempt) -> bool:
+    def _overdue(self, attempt: Branch) -> bool:
         """Whether the attempt took too long. Owners higher up wait longer: those below know better who is silent."""
-        more = 2 * self._patience.retry * (attempt.tree.height[self._own] - 1)
+        more = 2 * self._patience.retry * (attempt.height - 1)
         return self._now - attempt.since >= self._patience.wait + more
 
     def _void(self, guilty: Collection[int], spent: bool = False) -> None:
@@ -327,7 +323,7 @@ class TreeOwner:
         self._next = max(self._next, self._attempt.roll.attempt + 1)
         self._attempt, self._quiet = None, self._now
 
-    def _add(self, attempt: Attempt) -> list[Out]:
+    def _add(self, attempt: Branch) -> list[Out]:
         total = attempt.added()
         if not self._terms.fits(np.frombuffer(total, "<i8")):
             self._note = f"round {attempt.roll.round}: {OUTSIDE}"
@@ -355,20 +351,17 @@ class TreeOwner:
             if members:
                 self._note = f"paused: all attempts at round {member.step + 1} are used up"
             return []
-        self._open(self._terms.ticket(roll.round, roll.attempt), roll, member.label(roll))
+        self._terms.keep(member.journal, roll, member.label(roll))
+        self._open(roll, member.label(roll))
         return self._call()
 
-    def _open(self, ticket: int, roll: Roll, named: bytes, again: bool = False) -> None:
-        """Open the own roll. It and the own message are on the disk before anybody hears of it."""
-        body = self._terms.written(roll, named)
-        if not again:
-            self._journal.put({_ROLL: ticket.to_bytes(8) + body})
+    def _open(self, roll: Roll, label: bytes) -> None:
+        """Open the own roll, which is on the disk: so is the own message before anybody hears of it."""
+        tree = spanning(self._graph, set(roll.members), self._own)
         try:
-            own = self._member.answer(ticket, roll, named)
+            self._attempt = self._answered(roll, label, self._own, tree)
         except Declined:
             return
-        tree = spanning(self._graph, set(roll.members), self._own)
-        self._attempt = Attempt(ticket, roll, named, self._own, tree, body, own, self._now)
         self._quiet = self._now
 
     def _to(self, peer: int, message: Message) -> Out:

@@ -6,6 +6,7 @@ journal and witnesses count tickets where they count steps elsewhere, so a ticke
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,7 +19,7 @@ from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.rolls import SPENT, SumTerms
 from coterie.federation.transport import wire
-from coterie.mechanisms.masks import HISTORY, LABEL, START, Masks, Roll, extended
+from coterie.mechanisms.masks import HISTORY, LABEL, PROCESS, START, Masks, Roll, extended
 from coterie.program import State
 
 _STATE = "public"  # key of the journal
@@ -42,14 +43,12 @@ class Member:
         side: RoundsSide,
         outlet: Outlet,
         masks: Masks,
-        *,
         owner: int,
-        process: bytes,
         kept: int = 1,
     ) -> None:
-        """`process`: random, drawn anew at every start; it enters every label. `kept`: how many states
-        are kept, so that it can go back by one less."""
-        self.terms, self.journal, self.owner, self.process = terms, outlet.journal, owner, process
+        """`kept`: how many states are kept, so that it can go back by one less."""
+        self.terms, self.journal, self.owner = terms, outlet.journal, owner
+        self.process = secrets.token_bytes(PROCESS)  # drawn anew at every start; it enters every label
         self._side, self._outlet, self._masks, self._kept = side, outlet, masks, kept
         self.spent = ""  # why nothing is released any more
         last = self.journal.last(_STATE)
@@ -66,8 +65,9 @@ class Member:
         """The owner's model after the last sum."""
         return self._side.model(self.public)
 
-    def answer(self, ticket: int, roll: Roll, named: bytes) -> bytes:
+    def answer(self, roll: Roll, named: bytes) -> bytes:
         """The message for a roll, new or said before, behind its label; Declined where there is none."""
+        ticket = self.terms.ticket(roll.round, roll.attempt)
         stored = self._outlet.stored(ticket)
         if stored is None:
             why = self._objection(roll, named)
@@ -108,7 +108,7 @@ class Member:
         """A new message under the masks of this roll. Only the masked message is stored, never the numbers."""
         turn = self._outlet.turns()
         message, _ = self._side.emit(State(self.public, ()), roll.round, turn, roll.attempt)
-        numbers = np.concatenate([np.ravel(leaf) for leaf in _leaves(message)]).astype(np.int64)
+        numbers = np.frombuffer(wire.pack(message), "<i4").astype(np.int64)
         body = named + self._masks.masked(numbers, named, roll.members, self.terms.degree)
         try:
             return self._outlet.release(ticket, turn, body)
@@ -122,7 +122,8 @@ class Member:
         """Take the sum of the next round in; Refused where it is no valid sum. `beside` is written down with it."""
         assert round == self.step + 1
         members, total = self.terms.total(body)
-        mixed = exchange.shaped(self.terms.scaled(members, total), self._side.layout)
+        scaled = self.terms.scaled(members, total)
+        mixed = wire.unpack(scaled.astype("<f4").tobytes(), exchange.sum_layout(self._side.layout))
         public = self._side.absorb(self.public, mixed, mixed, round)
         state = exchange.body_of(public, self._side.public_layout, lambda: f"by the sum that {source} sent")
         wide = self.terms.wide
@@ -139,9 +140,3 @@ class Member:
             return False
         self._enter(step, stored)
         return True
-
-
-def _leaves(tree: PyTree) -> list[np.ndarray]:
-    import jax
-
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]

@@ -75,11 +75,6 @@ class Peers:
         """Note that this process stood still: peers were not silent meanwhile, and what it heard before is old."""
         self._heard = dict.fromkeys(self.others, now)
 
-    def claim(self, peer: int) -> PeerClaim | None:
-        """The last announcement of a peer."""
-        known = self._claims.get(peer)
-        return None if known is None else known[1]
-
     def fresh(self, peer: int, now: float) -> bool:
         """Whether a peer was heard lately, so that a register handed to it should arrive."""
         return peer in self._met and now - self._heard[peer] <= self._patience.wait / 2

@@ -6,15 +6,17 @@ Whoever calls rolls, the aggregator or the root of a tree, also keeps a `Bench`:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from coterie.federation.releases.journal import Journal
 from coterie.federation.transport.wire import Refused
 from coterie.mechanisms.masks import LABEL, PROCESS, Roll, bitmap, members_of
 
 SPENT = "nothing more is released"  # a refusal that is for the rest of the run
 OUTSIDE = "a sum outside its range, so somebody sent no honest message; made anew"
+_ROLL = "roll"  # the journal's key
 _MOST_LEFT_OUT = 16  # doublings of the rounds that an owner is left out for
 
 
@@ -75,6 +77,16 @@ class SumTerms:
         processes = tuple(rest[at : at + PROCESS] for at in range(0, len(rest), PROCESS))
         return Roll(*self.place(ticket), members, processes), body[:LABEL]
 
+    def keep(self, journal: Journal, roll: Roll, label: bytes) -> None:
+        """Write down the roll that is called from here, before anybody hears of it."""
+        ticket = self.ticket(roll.round, roll.attempt)
+        journal.put({_ROLL: ticket.to_bytes(8) + self.written(roll, label)})
+
+    def called(self, journal: Journal) -> tuple[Roll, bytes] | None:
+        """The roll that was called last from here, and its label."""
+        stored = journal.get(_ROLL)
+        return None if stored is None else self.read(int.from_bytes(stored[:8]), stored[8:])
+
     def total(self, body: bytes) -> tuple[tuple[int, ...], np.ndarray]:
         """Members and numbers of a sum; Refused where it has too few, or numbers that no honest sum has."""
         wide = self.wide
@@ -97,6 +109,43 @@ class SumTerms:
         part = self.weights[list(members)].sum() / self.weights.sum()
         real = total.astype(np.float64)
         return (real if len(members) == len(self.names) else real / part).astype(np.float32)
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """A roll that was called, and the messages that came for it."""
+
+    terms: SumTerms
+    roll: Roll
+    label: bytes
+    awaited: tuple[int, ...]  # whose messages are added up here
+    parts: dict[int, bytes] = field(default_factory=dict)  # these messages, behind their label
+
+    @property
+    def ticket(self) -> int:
+        return self.terms.ticket(self.roll.round, self.roll.attempt)
+
+    @property
+    def body(self) -> bytes:
+        """The roll as a frame's body."""
+        return self.terms.written(self.roll, self.label)
+
+    @property
+    def silent(self) -> list[int]:
+        """Who has not answered."""
+        return [owner for owner in self.awaited if owner not in self.parts]
+
+    def take(self, owner: int, body: bytes) -> None:
+        """Take a message; Refused where it is none for this roll."""
+        if len(body) != LABEL + 8 * self.terms.count or body[:LABEL] != self.label:
+            raise Refused("not a message of this roll")
+        if self.parts.setdefault(owner, body) != body:
+            raise Refused("a second version of a value")
+
+    def added(self) -> bytes:
+        """The sum of the messages."""
+        numbers = [np.frombuffer(body[LABEL:], "<u8") for body in self.parts.values()]
+        return np.sum(numbers, axis=0, dtype=np.uint64).astype("<u8").tobytes()
 
 
 class Bench:

@@ -23,23 +23,23 @@ from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RoundsSide
 from coterie.federation.shapes import exchange
 from coterie.federation.shapes.exchange import WINDOW, Debts
-from coterie.federation.shapes.setting import Peer, Setting
-from coterie.federation.shapes.voice import Diverged, Voice
-from coterie.federation.transport.machine import Out, Status, counting
+from coterie.federation.shapes.setting import Peer, RoundsTerms
+from coterie.federation.shapes.voice import Voice
+from coterie.federation.transport.machine import Out, Status, beyond
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 AHEAD = 16  # places: how far ahead of its own an owner keeps, and asks for, others' values
 _BEHIND = 8  # places: neighbours in step are never that far ahead, but for graphs of a very large diameter
 _TIDY = 64  # places between two prunings
 _BORNE = 3  # values of one owner that may be missing at a time where links have one direction
-_PUBLIC, _DEBTS, _VALUE = "public", "debts", "value"  # keys of the journal
+_DEBTS, _VALUE = "debts", "value"  # keys of the journal
 
 
 class RoundsOwner:
     """One owner: a `Machine`."""
 
-    def __init__(self, setting: Setting, side: RoundsSide, outlet: Outlet) -> None:
-        self._setting, self._side, self._journal = setting, side, outlet.journal
+    def __init__(self, setting: RoundsTerms, side: RoundsSide, outlet: Outlet) -> None:
+        self._setting, self._layout, self._journal = setting, side.layout, outlet.journal
         self._view, self._gossip = setting.view, setting.view.gossip_steps
         self._end = setting.rounds * self._gossip
         self._type = exchange.vector_type(side.layout)
@@ -49,7 +49,6 @@ class RoundsOwner:
         self._inbox: dict[int, dict[int, np.ndarray]] = {}
         self._never: set[tuple[int, int]] = set()  # (place, owner) of values that the owner refuses
         self._debts = Debts(self._journal.get(_DEBTS), self._view.peers)
-        self._refused = 0
         self._silent = False  # no messages left, in a protocol that cannot mix without
         self._furthest = -1  # the highest place of which a neighbour has, or probably has, a value
         self._hoped: set[int] = set()  # places that were asked for early
@@ -58,7 +57,7 @@ class RoundsOwner:
         self._taken: Mapping[int, np.ndarray] = {}  # others' values in the last step
         self._spoilt = ""  # whose values were left out
         self._now = self._since = 0.0
-        self._place, self._public = self._restored()
+        self._place = self._voice.step * self._gossip
         self._own = self._x = self._before = np.zeros(0, self._type)
 
     def start(self, now: float) -> list[Out]:
@@ -70,7 +69,6 @@ class RoundsOwner:
         outs = self._resume() if spoken else []
         return outs + self._knock() + self._onward()
 
-    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
         """A neighbour's value, or its question."""
         self._now = now
@@ -97,19 +95,12 @@ class RoundsOwner:
 
     @property
     def status(self) -> Status:
-        """Where the owner stands."""
         names = self._setting.names
         waiting = () if self.done else tuple(names[owner] for owner in self._missing())
-        return Status(self._place // self._gossip, self._setting.rounds, waiting, self._note(), self._refused)
-
-    @property
-    def public(self) -> PyTree:
-        """The public state after the last completed round."""
-        return self._public
+        return Status(self._place // self._gossip, self._setting.rounds, waiting, self._note())
 
     def model(self) -> PyTree:
-        """The owner's model after the last completed round."""
-        return self._side.model(self._public)
+        return self._voice.model()
 
     # What others say.
 
@@ -118,7 +109,7 @@ class RoundsOwner:
         if source is None:
             raise Refused("not a neighbour")
         if message.kind == Kind.WANT and message.step > self._setting.rounds:
-            return [Out(sender, self._setting.beyond(message))]
+            return [beyond(sender, message, self._setting.rounds)]
         place = self._setting.place_of(message)
         hop = self._view.hop(place)
         if source not in (hop.tells if message.kind == Kind.WANT else hop.hears):
@@ -134,7 +125,7 @@ class RoundsOwner:
 
     def _take_value(self, source: int, place: int, body: bytes) -> None:
         """Take a value: of this place, a later one or a missed one; a known value is ignored."""
-        value = exchange.vector(body, self._side.layout, self._type)
+        value = exchange.vector(body, self._layout, self._type)
         if place < self._place:
             self._late(source, place, value)
         elif place < self._place + AHEAD:
@@ -172,18 +163,17 @@ class RoundsOwner:
             place = self._place
             if peer not in self._view.hop(place).tells:
                 return []
-        step, sub = place // self._gossip + 1, place % self._gossip
-        name, value = self._setting.names[peer], self._value(place)
+        value = self._value(place)
         if value is None:
-            return [Out(name, Message(Kind.REFUSAL, step, sub, b"not to be had any more"))]
-        return [Out(name, Message(Kind.VALUE, step, sub, value.tobytes()))]
+            return [self._out(peer, Kind.REFUSAL, place, b"not to be had any more")]
+        return [self._out(peer, Kind.VALUE, place, value.tobytes())]
 
     def _value(self, place: int) -> np.ndarray | None:
         """The own value at a place, from memory, ledger or journal."""
         if place == self._place and len(self._x):
             return self._x
-        step, sub = place // self._gossip + 1, place % self._gossip
-        body = self._voice.said(step) if sub == 0 else self._journal.get(numbered(_VALUE, place))
+        step, sub = divmod(place, self._gossip)
+        body = self._journal.get(numbered(_VALUE, place)) if sub else self._voice.said(step + 1)
         return None if body is None else np.frombuffer(body, self._type)
 
     # Going on.
@@ -236,21 +226,19 @@ class RoundsOwner:
     def _step(self, missing: list[int]) -> list[Out]:
         place, hop = self._place, self._view.hop(self._place)
         heard = self._taken = self._inbox.pop(place, {})
-        own = (self._x, self._before)
-        new, unused = exchange.step(hop, self._view.balanced, *own, heard, self._side.layout)
+        new, unused = exchange.step(hop, self._view.balanced, self._x, self._before, heard, self._layout)
         self._leave_out(unused, place)
+        never = {owner for at, owner in self._never if at == place}
+        self._debts.forgotten += len(never.intersection(missing))
         for owner in missing:
-            if (place, owner) in self._never:
-                self._debts.forgotten += 1
-            else:
+            if owner not in never:
                 self._debts.add(place, owner)
                 self._peers[owner].absent = True
-        if heard or any(missed == place for missed, _ in self._never):
+        if heard or never:
             self._company = place + 1
         self._leave(place)
         if self._place % self._gossip:
-            entries = {numbered(_VALUE, self._place): new.tobytes()}
-            self._journal.put(self._with_debts(entries, bool(missing)))
+            self._journal.put({numbered(_VALUE, self._place): new.tobytes(), **self._owed(bool(missing))})
             self._x, self._before = new, self._x
             return self._announce()
         self._close_round(new)
@@ -271,20 +259,15 @@ class RoundsOwner:
     def _close_round(self, mixed: np.ndarray) -> None:
         """Absorb the round, with late values; state and debts reach the disk together, before the next release."""
         owed = bool(self._debts)
-        mixed, unused = self._debts.settle(mixed, self._side.layout)
+        mixed, unused = self._debts.settle(mixed, self._layout)
         self._leave_out(unused, self._place - 1)
         self._debts.expire(self._place - WINDOW)
-        step, layout = self._place // self._gossip, self._side.layout
-        own, taken_in = (exchange.tree(vector, layout, self._blame) for vector in (self._own, mixed))
-        public = self._side.absorb(self._public, own, taken_in, step)
-        body = exchange.body_of(public, self._side.public_layout, self._blame)
-        self._public = public
-        self._journal.put(self._with_debts({_PUBLIC: step.to_bytes(8) + body}, owed))
+        own, taken_in = (exchange.tree(vector, self._layout, self._blame) for vector in (self._own, mixed))
+        self._voice.absorb(own, taken_in, self._blame, self._owed(owed))
 
     def _leave_out(self, unused: list[int], place: int) -> None:
         """Count values that were left out, as with them others would refuse the own value."""
         self._debts.forgotten += len(unused)
-        self._refused += len(unused)
         if unused:
             last = f"the last in round {place // self._gossip + 1}"
             self._spoilt = f"values of {self._setting.called(unused)} are left out as too heavy, {last}"
@@ -296,14 +279,11 @@ class RoundsOwner:
         owner = exchange.heaviest(self._view.hop(self._place - 1), self._taken)
         return f"of what it last took in, {self._setting.names[owner]}'s value weighed most"
 
-    def _with_debts(self, entries: dict[str, bytes], changed: bool) -> dict[str, bytes]:
-        return entries | {_DEBTS: self._debts.stored()} if changed else entries
+    def _owed(self, changed: bool) -> dict[str, bytes]:
+        return {_DEBTS: self._debts.stored()} if changed else {}
 
     def _open_round(self) -> list[Out]:
-        try:
-            body = self._voice.say(self._public, self._place // self._gossip + 1)
-        except Diverged as error:
-            raise exchange.diverged(str(error), self._blame()) from error
+        body = self._voice.say(self._blame)
         self._opened = True
         if body is None:
             self._silent = True
@@ -313,9 +293,12 @@ class RoundsOwner:
         return self._announce()
 
     def _announce(self) -> list[Out]:
-        step, sub = self._place // self._gossip + 1, self._place % self._gossip
-        message = Message(Kind.VALUE, step, sub, self._x.tobytes())
-        return [Out(self._setting.names[owner], message) for owner in self._view.hop(self._place).tells]
+        body = self._x.tobytes()
+        return [self._out(peer, Kind.VALUE, self._place, body) for peer in self._view.hop(self._place).tells]
+
+    def _out(self, peer: int, kind: Kind, place: int, body: bytes = b"") -> Out:
+        step, sub = divmod(place, self._gossip)
+        return Out(self._setting.names[peer], Message(kind, step + 1, sub, body))
 
     # Asking.
 
@@ -348,17 +331,9 @@ class RoundsOwner:
 
     def _ask(self, owner: int, places: list[int], every: float) -> list[Out]:
         wanted = self._peers[owner].due(places, self._now, every)
-        at = [divmod(place, self._gossip) for place in wanted]
-        return [Out(self._setting.names[owner], Message(Kind.WANT, step + 1, sub)) for step, sub in at]
+        return [self._out(owner, Kind.WANT, place) for place in wanted]
 
     # Over restarts.
-
-    def _restored(self) -> tuple[int, PyTree]:
-        stored = self._journal.get(_PUBLIC)
-        if stored is None:
-            return 0, self._side.start().public
-        public = exchange.tree(np.frombuffer(stored[8:], np.uint8), self._side.public_layout)
-        return int.from_bytes(stored[:8]) * self._gossip, public
 
     def _resume(self) -> list[Out]:
         """Send this round's message, and go to its last gossip step whose value was written down."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,15 +29,14 @@ class Peer:
         return wanted
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class RoundsTerms(NamedTuple):
     """What the agreement says of a run in rounds."""
 
     names: Sequence[str]  # of all owners
     view: Neighbourhood
     rounds: int
-    debiased: bool = False  # messages carry their own weight
-    patience: Patience = field(default_factory=Patience)
+    debiased: bool  # messages carry their own weight
+    patience: Patience
 
     def place_of(self, message: Message) -> int:
         """The gossip step that a message is about; Refused where the run has none such."""
@@ -46,11 +46,6 @@ class Setting:
         if not (1 <= message.step <= self.rounds and message.sub < gossip):
             raise Refused("no such round")
         return (message.step - 1) * gossip + message.sub
-
-    def beyond(self, asked: Message) -> Message:
-        """The answer to a peer that asks for a round after the last."""
-        reason = f"round {asked.step}: the agreement has {self.rounds}"
-        return Message(Kind.REFUSAL, asked.step, asked.sub, reason.encode())
 
     def called(self, owners: Sequence[int]) -> str:
         """Owners by name."""

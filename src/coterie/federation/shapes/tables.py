@@ -8,7 +8,7 @@ whose budget allows no table says so with an empty one. Nothing here can make an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,11 +37,14 @@ class TableTerms(NamedTuple):
     all_needed: bool = False  # whether an owner that releases none is asked for all the same
 
 
+Emit: TypeAlias = Callable[[PyTree], bytes]  # (model) -> a noisy table, drawn anew
+
+
 class OwnTable(NamedTuple):
     """What an owner's own table is made with."""
 
     owner: int
-    emit: Callable[[PyTree], bytes]  # (model) -> a noisy table, drawn anew
+    emit: Emit
     outlet: Outlet
 
 

@@ -30,17 +30,15 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-import numpy as np
-
 from coterie._types import PyTree
 from coterie.federation.releases.release import Outlet
 from coterie.federation.releases.side import RegisterSide, VisitSide
 from coterie.federation.shapes.election import Election, Proposal, promise_of
 from coterie.federation.shapes.held import Held, Role, Shelf
 from coterie.federation.shapes.peers import Peers, claim_of
-from coterie.federation.shapes.visit import Speaker, Steps
+from coterie.federation.shapes.visit import OwnVisits, Speaker
 from coterie.federation.transport import wire
-from coterie.federation.transport.machine import Out, Patience, Status, counting
+from coterie.federation.transport.machine import Out, Patience, Status
 from coterie.federation.transport.wire import Kind, Message, Refused
 
 _BEATS = 6  # announcements in one `wait`: an owner counts as absent once all of them are missing
@@ -60,10 +58,8 @@ class Walker:
     ) -> None:
         self._register, self._names, self._me, self._patience = register, names, owner, patience
         self._indices = {name: index for index, name in enumerate(names) if index != owner}
-        self._schedule = [int(turn) for turn in np.asarray(register.program.schedule)]
-        self._last = len(self._schedule)
-        most = int(register.program.plan.releases[owner])
-        self._steps = Steps(side, register, Speaker(side, outlet), self._schedule, owner, most)
+        self._schedule, self._last = register.schedule, len(register.schedule)
+        self._visits = OwnVisits(Speaker(side, outlet), register, owner)
         first = Role.MINE if self._schedule[0] == owner else Role.COPY
         self._shelf = Shelf(outlet.journal, Held(0, 0, 0, first, wire.pack(register.open())))
         self._top = self._shelf.held.step  # the latest known step of the promised epoch
@@ -72,7 +68,7 @@ class Walker:
         self._clock = self._moved = 0.0
         self._asking = self._acked = False
         self._due: dict[Any, float] = {}  # message -> when it may be repeated
-        self._refused, self._paused = 0, ""
+        self._paused = ""
         self._handlers: dict[Kind, Callable[[int, Message, float], list[Out]]] = {
             Kind.ANNOUNCE: self._on_announce,
             Kind.HANDOVER: self._on_handover,
@@ -90,9 +86,7 @@ class Walker:
         self._asking = True  # asks all for an answer
         return self._beat(now) + self._advance(now)
 
-    @counting
     def receive(self, sender: str, message: Message, now: float) -> list[Out]:
-        """A frame of another owner."""
         self._wake(now)
         peer, handler = self._indices.get(sender), self._handlers.get(message.kind)
         if peer is None or handler is None:
@@ -122,7 +116,7 @@ class Walker:
         if step < self._last and self.held.role != Role.MINE:
             waiting = (self._names[self._schedule[max(step, self._top) % self._last]],)
         note = "" if self.done else self._paused
-        return Status(step, self._last, waiting, note or self._steps.spent, self._refused)
+        return Status(step, self._last, waiting, note or self._visits.spent)
 
     @property
     def held(self) -> Held:
@@ -130,7 +124,6 @@ class Walker:
         return self._shelf.held
 
     def model(self) -> PyTree:
-        """The model in the register."""
         return self._register.model(wire.unpack(self.held.body, self._register.layout))
 
     def _advance(self, now: float) -> list[Out]:
@@ -158,7 +151,7 @@ class Walker:
         held, following = self.held, self._schedule[self.held.step]
         if following == self._me:
             role = self._role_at(held.step + 1, now)
-            body = self._steps.after(held.body, self._shelf.digest, held.step + 1)
+            body = self._visits.after(held.body, self._shelf.digest, held.step + 1)
             return self._keep(step=held.step + 1, body=body, role=role)
         if self._peers.absent(following, now) or self._election.stuck(held.step):
             return self._keep(step=held.step + 1)

@@ -6,13 +6,11 @@ under whatever faults it likes; and the process of a real owner (`drive`) runs t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from coterie._types import PyTree
-from coterie.federation.transport.wire import Message, Refused
+from coterie.federation.transport.wire import Kind, Message
 
 
 class Out(NamedTuple):
@@ -20,6 +18,16 @@ class Out(NamedTuple):
 
     peer: str
     message: Message
+
+
+def refusal(peer: str, asked: Message, reason: str) -> Out:
+    """The answer that a peer cannot have what it asked for."""
+    return Out(peer, Message(Kind.REFUSAL, asked.step, asked.sub, reason.encode()))
+
+
+def beyond(peer: str, asked: Message, rounds: int) -> Out:
+    """The answer to a peer that asks for a round after the last."""
+    return refusal(peer, asked, f"round {asked.step}: the agreement has {rounds}")
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Status:
     of: int
     waiting_for: tuple[str, ...] = ()
     note: str = ""  # why it is paused, or what an administrator should know
-    refused: int = 0  # messages dropped, by their content; the transport counts its own
+    refused: int = 0  # messages dropped, by their content: `Witnessed` counts them, the transport its own
 
 
 class Patience(NamedTuple):
@@ -72,17 +80,3 @@ class Machine(Protocol):
     def model(self) -> PyTree | None:
         """The model as this party knows it; None where it knows none."""
         ...
-
-
-def counting(receive: Callable[..., list[Out]]) -> Callable[..., list[Out]]:
-    """Wraps a machine's `receive`, so that `_refused` counts the messages it refuses."""
-
-    @wraps(receive)
-    def received(self: Any, *message: Any) -> list[Out]:
-        try:
-            return receive(self, *message)
-        except Refused:
-            self._refused += 1
-            raise
-
-    return received

@@ -51,7 +51,7 @@ class Kind(IntEnum):
     RELEASED = 17  # the sender's release of `step`, attempt `sub`, is in its ledger; body: the mark
     TABLE = 18  # the table of owner `sub`, released at `step`; an empty body: it has none
     HAVE = 19  # which owners' tables the sender has, as bits; it lacks the others. `sub` 1 or 2: `centring`
-    ROLL = 20  # masked sums: who is asked for a message by the ticket `step` (`masked`); body: the roll
+    ROLL = 20  # masked sums: who is asked for a message by the ticket `step` (`masked_hub`); body: the roll
 
 
 class Message(NamedTuple):

@@ -13,9 +13,10 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.problems.datasets import pixels
-from coterie.problems.datasets._encode import Encoded, encode, scale
+from coterie.problems.datasets._encode import Encoded, encode
 from coterie.problems.datasets.cells import flag_numbers, nothing, stand_in
 from coterie.problems.datasets.dates import dates_of, day, days_since
+from coterie.problems.datasets.declared import Declared
 from coterie.problems.datasets.frames import Frame, empty_cell, first_row, numbers, texts
 from coterie.problems.fields import (
     MARKED,
@@ -167,9 +168,16 @@ def places(words: np.ndarray, vocabulary: Sequence[str]) -> np.ndarray:
     return np.array(positions, np.int32)[codes]
 
 
-def targets(column: Frame, classes: Sequence[str]) -> np.ndarray:
-    """Which of the declared classes each row is; InputError counts the rows that are none."""
-    words = texts(column)
+def declared_targets(column: Frame, declared: Declared) -> tuple[np.ndarray, tuple[Outside, ...]]:
+    """Which of the declared classes each row is, or its quantity; and the rows outside of the declared range.
+
+    InputError counts the rows that are none of the classes.
+    """
+    if declared.range is not None:
+        values = numbers(column)
+        outside = out_of_range(str(column.name), values, *declared.range)
+        return values, (outside,) if outside.rows else ()
+    words, classes = texts(column), declared.classes
     codes = places(words, classes)
     if (codes < 0).any():
         near = _near(words[codes < 0], classes)
@@ -178,13 +186,7 @@ def targets(column: Frame, classes: Sequence[str]) -> np.ndarray:
             f"column {column.name!r}: row {first_row(codes < 0)} is none of the declared classes "
             f"(in all {(codes < 0).sum():,} of {len(words):,} rows{spelt}). Correct or remove such rows."
         )
-    return codes
-
-
-def amounts(column: Frame, limits: tuple[float, float]) -> tuple[np.ndarray, Outside]:
-    """A quantity on [-1, 1], and the rows outside its range."""
-    values = numbers(column)
-    return scale(values, *limits), out_of_range(str(column.name), values, *limits)
+    return codes, ()
 
 
 def check_some_fit(outside: Sequence[Outside]) -> None:

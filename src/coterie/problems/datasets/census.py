@@ -9,16 +9,12 @@ drawn: the demonstration treats them as public, as a consortium would a form tha
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from coterie.problems.datasets._encode import Binned, Category, encode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 
 _WORKERS = (
     "Federal government", "Local government", "Private", "Self-employed-incorporated",
@@ -67,22 +63,11 @@ OWNERS = (
 )  # fmt: skip
 
 
-def load(_: Path | None = None) -> Table:
+def load(_: Path | None = None) -> Loaded:
     """The embedded extract: one-hot fields, +1 for an income above 50,000 dollars, owner = industry."""
-    from coterie.problems.datasets._table import binary
-
     stored = read()
-    return binary(
-        "census",
-        encode(stored, FIELDS),
-        stored["income"],
-        stored["test"].astype(bool),
-        owner=stored["owner"],
-        owner_names=OWNERS,
-        classes=("up to 50k", "above 50k"),
-        target="income",
-        source="US Census Bureau, Current Population Surveys 1994 and 1995 (public domain)",
-        note="classes balanced by thinning; a majority guess is right for half of the rows",
+    return Loaded(
+        encode(stored, FIELDS), stored["income"], stored["test"].astype(bool), stored["owner"], OWNERS
     )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, Plain, encode
 from coterie.problems.datasets._files import frame_of
-from coterie.problems.datasets._table import binary
-from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 
 _NAMES = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
@@ -48,10 +47,9 @@ FIELDS = (
         "Guatemala", "Nicaragua", "Scotland", "Thailand", "Yugoslavia", "El-Salvador", "Trinadad&Tobago",
         "Peru", "Hong", "Holand-Netherlands")),
 )  # fmt: skip
-_CLASSES = ("up to 50k", "above 50k")
 
 
-def adult(folder: Path) -> Table:
+def adult(folder: Path) -> Loaded:
     """The complete rows of Adult (45,222 over both files); its own split."""
     import pandas as pd
 
@@ -63,35 +61,17 @@ def adult(folder: Path) -> Table:
     train, test = read("adult.data.gz", 0).dropna(), read("adult.test.gz", 1).dropna()
     frame = pd.concat([train, test], ignore_index=True)
     columns = {name: frame[name].to_numpy() for name in _NAMES}
-    return binary(
-        "adult",
-        encode(columns, FIELDS),
-        frame["income"].str.startswith(">50K").to_numpy(),
-        np.arange(len(frame)) >= len(train),
-        classes=_CLASSES,
-        target="income",
-        source="UCI Adult (CC BY 4.0)",
-        note="complete rows only",
-    )
+    above = frame["income"].str.startswith(">50K").to_numpy()
+    return Loaded(encode(columns, FIELDS), above, np.arange(len(frame)) >= len(train))
 
 
-def a9a(folder: Path) -> Table:
+def a9a(folder: Path) -> Loaded:
     """The 123 binary columns that LIBSVM made of Adult; its own split."""
     (x, y), (x_test, y_test) = (read_libsvm(folder / "a9a" / name, 123) for name in ("a9a.gz", "a9a.t.gz"))
     columns = tuple(f"x{index}" for index in range(1, 124))
     both = np.concatenate([x, x_test])
     encoded = encode(dict(zip(columns, both.T)), tuple(Plain(name, 0, 1) for name in columns))
-    test = np.arange(len(encoded.x)) >= len(x)
-    labels = np.concatenate([y, y_test])
-    return binary(
-        "a9a",
-        encoded,
-        labels > 0,
-        test,
-        classes=_CLASSES,
-        target="income",
-        source="LIBSVM a9a, from UCI Adult",
-    )
+    return Loaded(encoded, np.concatenate([y, y_test]) > 0, np.arange(len(both)) >= len(x))
 
 
 def read_libsvm(path: Path, dim: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.datasets import delimited, pixels
 from coterie.problems.names import READERS, folded, number_text, some
@@ -124,11 +125,11 @@ def _framed(path: Path, stored: dict[str, Any]) -> Frame:
 
 def numbers(column: Frame) -> np.ndarray:
     """A column of finite numbers; InputError names the first row that is none."""
-    import pandas as pd
-
     pixels.refuse(column)
-    numeric: Frame = pd.to_numeric(column, errors="coerce")
-    values = numeric.to_numpy(np.float64, na_value=np.nan)
+    try:
+        values = _as_numbers(column)
+    except (TypeError, OverflowError):  # cells that are lists, or whole numbers that no double holds
+        values = _as_numbers(column.map(lambda cell: cell if _may_be_number(cell) else np.nan))
     bad = ~np.isfinite(values)
     if bad.any():
         if column.isna().to_numpy()[bad][0]:
@@ -148,11 +149,29 @@ def texts(column: Frame) -> np.ndarray:
     pixels.refuse(column)
     if column.isna().any():
         raise empty_cell(column)
-    codes, values = pd.factorize(column)
+    try:
+        codes, values = pd.factorize(column)
+    except TypeError:  # of what cannot be compared
+        odd = column.map(lambda cell: not isinstance(cell, Hashable))
+        raise InputError(
+            f"column {column.name!r}: row {first_row(odd)} is no single value. Give one text or number a row."
+        ) from None
     words = [str(value) for value in values]
     if column.dtype.kind == "f":
         words = [number_text(word) or word for word in words]
     return np.array(words, object)[codes]
+
+
+def _as_numbers(column: Frame) -> np.ndarray:
+    """NaN where a cell is none."""
+    import pandas as pd
+
+    numeric: Frame = pd.to_numeric(column, errors="coerce")
+    return numeric.to_numpy(np.float64, na_value=np.nan)
+
+
+def _may_be_number(cell: Any) -> bool:
+    return isinstance(cell, str) or (isinstance(cell, (int, float, np.number)) and _check.finite(cell))
 
 
 def empty_cell(column: Frame) -> InputError:

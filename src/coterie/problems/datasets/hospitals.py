@@ -12,10 +12,8 @@ import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, encode
 from coterie.problems.datasets._files import frame_of
-from coterie.problems.datasets._table import regression
-from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 
-STAY = (0.0, 120.0)  # days
 KEPT = 29  # one discharge of every 29 is kept: 28,977,249 become 999,215 rows
 
 CELLS = (
@@ -43,7 +41,7 @@ RECORDS = (
 )  # fmt: skip
 
 
-def sparcs(folder: Path) -> Table:
+def sparcs(folder: Path) -> Loaded:
     """Length of stay, one row for every 29th discharge, owned by the hospital.
 
     The source has cells (hospital, payer, age group, …) with a number of discharges and their mean stay.
@@ -57,19 +55,17 @@ def sparcs(folder: Path) -> Table:
     encoded = encode(frame, CELLS)
     encoded = encoded._replace(x=encoded.x[row])
     facility = frame["Facility ID"].to_numpy()[row]
-    return _stays(
-        "sparcs", encoded, days(frame["Average Length of Stay"])[row], facility, "rows repeat cells' means"
-    )
+    return _stays(encoded, days(frame["Average Length of Stay"])[row], facility)
 
 
-def sparcs_records(folder: Path) -> Table:
+def sparcs_records(folder: Path) -> Loaded:
     """Length of stay of 997 single discharges (3 of 1,000 have no hospital number), owned by the hospital."""
     frame = frame_of(folder / "sparcs/sparcs_2016_records_1000.csv.gz", dtype=str)
     frame = frame[frame["Facility Id"].notna()]
     columns = {field.name: frame[field.name].to_numpy() for field in RECORDS}
     columns["Total Charges"] = frame["Total Charges"].str.replace(",", "").to_numpy(np.float64)
     facility = frame["Facility Id"].str.replace(",", "").to_numpy(np.int64)
-    return _stays("sparcs_records", encode(columns, RECORDS), days(frame["Length of Stay"]), facility, "")
+    return _stays(encode(columns, RECORDS), days(frame["Length of Stay"]), facility)
 
 
 def thin(counts: np.ndarray, kept: int) -> np.ndarray:
@@ -87,18 +83,8 @@ def days(column) -> np.ndarray:
     return column.astype(str).str.replace("+", "", regex=False).str.strip().to_numpy(np.float64)
 
 
-def _stays(name: str, encoded: Encoded, stay: np.ndarray, facility: np.ndarray, note: str) -> Table:
+def _stays(encoded: Encoded, stay: np.ndarray, facility: np.ndarray) -> Loaded:
     # facility numbers are public: the state publishes the register of its hospitals
     numbers, owner = np.unique(facility, return_inverse=True)
-    return regression(
-        name,
-        encoded,
-        stay,
-        STAY,
-        owner=owner,
-        owner_names=tuple(f"facility {number}" for number in numbers),
-        target="length of stay",
-        target_unit="days",
-        source="New York State Department of Health, SPARCS (NY State Open Data)",
-        note=f"target: days{'; ' + note if note else ''}",
-    )
+    names = tuple(f"facility {number}" for number in numbers)
+    return Loaded(encoded, stay, owner=owner, owner_names=names)

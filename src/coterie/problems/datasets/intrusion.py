@@ -12,8 +12,7 @@ from pathlib import Path
 
 from coterie.problems.datasets._encode import Category, Numeric, encode
 from coterie.problems.datasets._files import frame_of
-from coterie.problems.datasets._table import binary
-from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 
 _SERVICES = (
     "aol", "auth", "bgp", "courier", "csnet_ns", "ctf", "daytime", "discard", "domain", "domain_u", "echo",
@@ -66,15 +65,8 @@ FIELDS = (
 )  # fmt: skip
 
 
-def kddcup99(folder: Path) -> Table:
+def kddcup99(folder: Path) -> Loaded:
     """494,021 connections; 80 % are attacks."""
     names = [field.name for field in FIELDS] + ["label"]
     frame = frame_of(folder / "kddcup99/kddcup.data_10_percent.gz", names=names)
-    return binary(
-        "kddcup99",
-        encode(frame, FIELDS),
-        (frame["label"] != "normal.").to_numpy(),
-        classes=("normal", "attack"),
-        source="UCI KDD Cup 1999 (CC BY 4.0)",
-        note="10 % file",
-    )
+    return Loaded(encode(frame, FIELDS), (frame["label"] != "normal.").to_numpy())

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from coterie import _check
 from coterie.errors import InputError
 from coterie.problems.datasets.dates import WRITTEN, reader
 from coterie.problems.fields import (
@@ -85,7 +86,7 @@ def span(what: str, values: Any) -> tuple[float, float]:
         is_list(values)
         and len(values) == 2
         and all(
-            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            isinstance(value, (int, float)) and not isinstance(value, bool) and _check.finite(value)
             for value in values
         )
     )

@@ -8,26 +8,18 @@ public files in view, wider than what is there and on a log scale for amounts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
 from coterie.problems.datasets._files import frame_of
-from coterie.problems.datasets._table import binary, regression
-from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 
 STATES = (
     "AL", "AK", "AZ", "AR", "CA", "CO", "CT", "DE", "DC", "FL", "GA", "HI", "ID", "IL", "IN", "IA", "KS",
     "KY", "LA", "ME", "MD", "MA", "MI", "MN", "MS", "MO", "MT", "NE", "NV", "NH", "NJ", "NM", "NY", "NC",
     "ND", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY",
 )  # fmt: skip
-RATE = (5.0, 31.0)  # per cent a year
-_RATE_SAID: dict[str, Any] = {
-    "target": "interest rate",
-    "target_unit": "per cent a year",
-    "note": "target: per cent a year",
-}
 
 CLUB = (
     Numeric("loan_amnt", 500, 40_000),
@@ -84,49 +76,28 @@ SBA = (
 )  # fmt: skip
 
 
-def lending_club(folder: Path) -> Table:
+def lending_club(folder: Path) -> Loaded:
     """Interest rate of 118,578 loans whose rate follows from their instalment (of 1,409 it does not)."""
     frame = frame_of(folder / "lending-club/lending_club_full_train_set.parquet")
     frame = frame[frame["int_rate_recovered"].notna()]
-    return regression(
-        "lending_club",
-        encode(frame, CLUB),
-        frame["int_rate_recovered"].to_numpy(),
-        RATE,
-        source="LendingClub statistics, by way of Bruce, Bruce and Gedeck, Practical Statistics for Data Scientists",
-        **_RATE_SAID,
-    )
+    return Loaded(encode(frame, CLUB), frame["int_rate_recovered"].to_numpy())
 
 
-def lending_club_states(folder: Path) -> Table:
+def lending_club_states(folder: Path) -> Loaded:
     """Interest rate of 10,000 loans of early 2018, owned by the borrower's state."""
     frame = frame_of(folder / "lending-club/loans_full_schema.csv.gz")
-    return regression(
-        "lending_club_states",
-        encode(frame, CLUB_STATES),
-        frame["interest_rate"].to_numpy(),
-        RATE,
-        owner=codes_of(frame["state"].to_numpy(), STATES),
-        owner_names=STATES,
-        source="OpenIntro loans_full_schema (CC BY-SA 3.0), from LendingClub",
-        **_RATE_SAID,
-    )
+    state = codes_of(frame["state"].to_numpy(), STATES)
+    rate = frame["interest_rate"].to_numpy()
+    return Loaded(encode(frame, CLUB_STATES), rate, owner=state, owner_names=STATES)
 
 
-def sba_loans(folder: Path) -> Table:
+def sba_loans(folder: Path) -> Loaded:
     """Was the loan charged off? 897,154 loans of known outcome and state, owned by the borrower's state."""
     frame = frame_of(folder / "sba-loans/SBAnational.parquet")
     frame = frame[frame["MIS_Status"].notna() & frame["State"].notna()]
-    return binary(
-        "sba_loans",
-        encode(_sba_columns(frame), SBA),
-        (frame["MIS_Status"] == "CHGOFF").to_numpy(),
-        owner=codes_of(frame["State"].to_numpy(), STATES),
-        owner_names=STATES,
-        classes=("paid in full", "charged off"),
-        target="outcome",
-        source="Li, Mickel and Taylor (2018), US Small Business Administration",
-    )
+    state = codes_of(frame["State"].to_numpy(), STATES)
+    charged_off = (frame["MIS_Status"] == "CHGOFF").to_numpy()
+    return Loaded(encode(_sba_columns(frame), SBA), charged_off, owner=state, owner_names=STATES)
 
 
 def _sba_columns(frame) -> dict[str, np.ndarray]:

@@ -19,14 +19,13 @@ from coterie.problems.datasets import persons, pixels
 from coterie.problems.datasets._fit import (
     FittedColumns,
     Outside,
-    amounts,
     check_some_fit,
+    declared_targets,
     findings,
     fitted,
-    targets,
 )
-from coterie.problems.datasets._table import binary, held_out, multiclass, regression
-from coterie.problems.datasets.declared import Columns, Declared, as_feature, check_alone, declared
+from coterie.problems.datasets._table import Loaded, held_out, tabled
+from coterie.problems.datasets.declared import Columns, Declared, check_alone, declared
 from coterie.problems.datasets.frames import (
     Frame,
     check_file,
@@ -60,7 +59,6 @@ def load_file(
     path: str | Path,
     target: str | None = None,
     owner: str | None = None,
-    features: tuple[str, ...] | None = None,
     columns: Columns | None = None,
     unit: Unit = RECORD,
 ) -> Table:
@@ -83,7 +81,7 @@ def load_file(
         *([] if declaration.range else [declaration.target]),
     }
     text |= set(persons.texts_of(unit, declaration))
-    return table_of(read_frame(path, text), path.name, declaration, owner, features, unit=unit)
+    return table_of(read_frame(path, text), path.name, declaration, owner, unit=unit)
 
 
 def table_of(
@@ -91,11 +89,10 @@ def table_of(
     name: str,
     declaration: Declared,
     owner: str | None,
-    features: tuple[str, ...] | None = None,
     test_too: bool = True,
     unit: Unit = RECORD,
 ) -> Table:
-    """A `Table` of a data frame; `features` chooses among its columns, else the declaration does, else all are.
+    """A `Table` of a data frame, of the columns that are declared, else of all.
 
     Unless some rows are for testing (`test_too`), all are learnt from, and tested on: their holder has others for that.
     """
@@ -105,29 +102,39 @@ def table_of(
     candidates = tuple(
         str(column) for column in frame.columns if column not in (target, owner, unit.column, unit.latest)
     )
-    if unit.column in (features or ()):
-        raise as_feature(str(unit.column))
-    chosen = (
-        features
-        or tuple(declaration.columns)
-        or tuple(column for column in candidates if column not in declaration.leave_out)
+    for what, names in (("leave_out", declaration.leave_out), ("columns", declaration.columns)):
+        for column in names:  # one that is left out by another name would let an id through
+            if column not in frame.columns:
+                raise missing(what, column, name, frame.columns)
+    chosen = tuple(declaration.columns) or tuple(
+        column for column in candidates if column not in declaration.leave_out
     )
-    _check_left_out(declaration, chosen, name, frame.columns)
-    _check_chosen(frame, name, declaration, chosen)
+    if not chosen or len(frame) < LEAST_ROWS:
+        raise InputError(
+            f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least {LEAST_ROWS} rows, 1 feature."
+        )
     x = _features(frame, chosen, declaration)
     y, outside = _target(frame[target], declaration)
     check_some_fit((*x.outside, *outside))
     test = held_out(len(frame), whose) if test_too else np.zeros(len(frame), bool)
-    more = _owners(frame[owner]) if owner else {}
-    more |= {
-        "left_out": tuple(column for column in candidates if column in declaration.leave_out),
-        "unused": tuple(column for column in candidates if column not in (*chosen, *declaration.leave_out)),
-        "findings": (*seen(frame), *unit_findings, *findings((*x.outside, *outside))),
-        "whose": whose,
-        "read_as": read_as(frame),
-    }
+    codes, names = _owners(frame[owner]) if owner else (None, ())
     stem = Path(name).stem if Path(name).suffix.lower() in READERS else name
-    table = _table(stem, x, y, declaration, test, more)
+    table = tabled(
+        stem,
+        Loaded(x.encoded, y.values, test, codes, names, whose),
+        y.classes,
+        declaration.range,
+        target=target,
+        target_unit=declaration.unit,
+        source=stem,
+        test_is_public=False,
+        classes_declared=y.declared,
+        columns_declared=not declaration.from_rows,
+        left_out=tuple(column for column in candidates if column in declaration.leave_out),
+        unused=tuple(column for column in candidates if column not in (*chosen, *declaration.leave_out)),
+        findings=(*seen(frame), *unit_findings, *findings((*x.outside, *outside))),
+        read_as=read_as(frame),
+    )
     if test_too:
         return table
     if whose is not None:
@@ -147,30 +154,6 @@ def _check_roles(frame: Frame, name: str, declaration: Declared, owner: str | No
         )
     if owner is not None and owner in (target, *declaration.columns):
         raise InputError(f"owner={owner!r}: is also the target or a feature. Name another column.")
-
-
-def _check_chosen(frame: Frame, name: str, declaration: Declared, chosen: tuple[str, ...]) -> None:
-    """Every feature is a column, and there is something to learn from."""
-    for column in (*declaration.columns, *chosen):
-        if column not in frame.columns:
-            raise missing(
-                "columns" if column in declaration.columns else "features", column, name, frame.columns
-            )
-    if not chosen or len(frame) < LEAST_ROWS:
-        raise InputError(
-            f"{name}: {len(frame)} rows and {len(chosen)} features; needs at least {LEAST_ROWS} rows, 1 feature."
-        )
-
-
-def _check_left_out(declaration: Declared, chosen: tuple[str, ...], name: str, columns: Any) -> None:
-    """A name that the file lacks would leave nothing out, and let an id through."""
-    for column in declaration.leave_out:
-        if column not in columns:
-            raise missing("leave_out", column, name, columns)
-        if column in chosen:
-            raise InputError(
-                f"features: {column!r} is in leave_out of the columns file. Take it out of one of them."
-            )
 
 
 def _features(frame: Frame, chosen: tuple[str, ...], declaration: Declared) -> FittedColumns:
@@ -214,12 +197,10 @@ def _target(column: Frame, declaration: Declared) -> tuple[Target, tuple[Outside
         raise InputError(
             f"target={column.name!r}: row {first_row(column.isna())} is empty. Remove such rows."
         )
-    if declaration.range is not None:
-        _, outside = amounts(column, declaration.range)
-        return Target(numbers(column), (), True), (outside,) if outside.rows else ()
-    if declaration.classes:
-        return Target(targets(column, declaration.classes), declaration.classes, True), ()
-    return _classes_of(column), ()
+    if declaration.range is None and not declaration.classes:
+        return _classes_of(column), ()
+    values, outside = declared_targets(column, declaration)
+    return Target(values, declaration.classes, True), outside
 
 
 def _classes_of(column: Frame) -> Target:
@@ -257,25 +238,7 @@ def _check_spelling(what: str, name: Any, words: np.ndarray, otherwise: str) -> 
         )
 
 
-def _table(
-    name: str, x: FittedColumns, y: Target, declaration: Declared, test: np.ndarray, more: dict[str, Any]
-) -> Table:
-    more |= {
-        "target": str(declaration.target),
-        "source": name,
-        "test_is_public": False,
-        "classes_declared": y.declared,
-        "columns_declared": not declaration.from_rows,
-        "target_unit": declaration.unit,
-    }
-    if declaration.range is not None:
-        return regression(name, x.encoded, y.values, declaration.range, test, **more)
-    if len(y.classes) == 2:
-        return binary(name, x.encoded, y.values == 1, test, classes=y.classes, **more)
-    return multiclass(name, x.encoded, y.values, test, classes=y.classes, **more)
-
-
-def _owners(column: Frame) -> dict[str, Any]:
+def _owners(column: Frame) -> tuple[np.ndarray, tuple[str, ...]]:
     """Codes and names, in natural order."""
     if column.isna().any():
         raise InputError(
@@ -285,4 +248,4 @@ def _owners(column: Frame) -> dict[str, Any]:
     _check_spelling("owner", column.name, words, "give different owners names that differ")
     names = tuple(sorted(set(words.tolist()), key=natural))
     code = {name: at for at, name in enumerate(names)}
-    return {"owner": np.array([code[word] for word in words.tolist()]), "owner_names": names}
+    return np.array([code[word] for word in words.tolist()]), names

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module, resources
 from itertools import starmap
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.problems.datasets._files import File, data_dir, verified
+from coterie.problems.datasets._table import Loaded, tabled
 from coterie.problems.table import Table, Task
 from coterie.registry import Registry
 from coterie.units import RECORD, Unit
@@ -20,10 +21,10 @@ from coterie.units import RECORD, Unit
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
     """How to read one data set. `loader` takes the folder of its files and gives a `Table`; where the set is one of
-    coterie's own it is "module.function", imported when it is called.
+    coterie's own it is "module.function", imported when it is called, and may give rows alone.
     """
 
-    loader: str | Callable[[Path | None], Table]
+    loader: str | Callable[..., Table | Loaded]
     task: Task
     description: str = ""
     licence: str = "none stated"
@@ -31,6 +32,9 @@ class Dataset:
     files: tuple[File, ...] = ()
     owners: str = ""  # the natural owner, when there is one
     units: tuple[str, ...] = ()  # columns that say whom a row is about, where `loader` takes the unit, too
+    said: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of the rows' `Table`, where `loader` gives rows alone
 
 
 def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> Table:
@@ -48,11 +52,18 @@ def load(name: str, data_dir: str | Path | None = None, unit: Unit = RECORD) -> 
         raise InputError(f"unit={str(unit)!r}: {name} has no such column of persons. {has}")
     if unit.latest is not None:
         raise InputError(f"latest={unit.latest!r}: {name} has no dates. Leave it out.")
-    loader, folder = entry.loader, check(name, data_dir) if entry.files else None
+    return read(name, check(name, data_dir), unit)
+
+
+def read(name: str, folder: Path | None, unit: Unit = RECORD) -> Table:
+    """As `load`, of files that are in the folder, whatever they hold."""
+    entry = DATASETS.find(name)
+    loader = entry.loader
     if isinstance(loader, str):
         module, function = loader.split(".")
         loader = getattr(import_module(f"{__package__}.{module}"), function)
-    table = loader(folder, unit) if unit.kind == "column" else loader(folder)  # type: ignore[call-arg]
+    rows = loader(folder, unit) if unit.kind == "column" else loader(folder)
+    table = tabled(name, rows, **entry.said) if isinstance(rows, Loaded) else rows
     if not isinstance(table, Table):
         raise InputError(f"data={name!r}: its loader gave a {type(table).__name__}, where a Table is due.")
     return table
@@ -79,6 +90,8 @@ def _known() -> dict[str, Dataset]:
     for row in rows.values():
         row["files"] = tuple(starmap(File, row.get("files", {}).items()))
         row["units"] = tuple(row.get("units", ()))
+        said = row.get("said", {}).items()
+        row["said"] = {key: tuple(value) if isinstance(value, list) else value for key, value in said}
     return {name: Dataset(**row) for name, row in rows.items()}
 
 

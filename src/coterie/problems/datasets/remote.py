@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from coterie.problems.table import Table
 
 Fetch = Callable[..., Any]
+_SHARE = (-1.0, 1.0)  # where a column of zeros and ones is as it is
 
 
 def load_openml(
@@ -44,9 +45,10 @@ def load_openml(
     declaration = _with_header(declared(columns, str(target.name)), target)
     frame = _one_hot(bunch.data, (owner, unit.column, unit.latest, *declaration.columns))
     encoded = tuple(str(column) for column in frame.columns if column not in bunch.data.columns)
-    features = (*declaration.columns, *encoded) if declaration.columns else None
+    if declaration.columns:  # which then names all features
+        declaration = replace(declaration, columns={**declaration.columns, **dict.fromkeys(encoded, _SHARE)})
     frame = frame.assign(**{str(target.name): target})
-    return table_of(frame, f"openml:{name}", declaration, owner, features, unit=unit)
+    return table_of(frame, f"openml:{name}", declaration, owner, unit=unit)
 
 
 def _with_header(declaration: Declared, target) -> Declared:

@@ -12,14 +12,11 @@ import numpy as np
 
 from coterie.problems.datasets._encode import Category, Numeric, codes_of, encode
 from coterie.problems.datasets._files import frame_of
-from coterie.problems.datasets._table import held_out, regression
-from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 from coterie.problems.whose import Whose
 from coterie.units import RECORD, Unit
 
 OUTLETS = tuple(f"OUT{number:03d}" for number in (10, 13, 17, 18, 19, 27, 35, 45, 46, 49))
-SALES = (0.0, 15_000.0)  # of one product in one outlet
-PURCHASE = (0.0, 25_000.0)
 
 BIGMART = (
     Numeric("Item_Weight", 0, 25),
@@ -49,37 +46,20 @@ BLACKFRIDAY = (
 )
 
 
-def bigmart(folder: Path) -> Table:
+def bigmart(folder: Path) -> Loaded:
     """Yearly sales of a product in an outlet, 8,523 pairs, owned by the outlet."""
     frame = frame_of(folder / "bigmart/Train.csv.gz")
     spellings = {"LF": "low fat", "Low Fat": "low fat", "reg": "regular", "Regular": "regular"}
     frame["Item_Fat_Content"] = frame["Item_Fat_Content"].replace(spellings)
-    return regression(
-        "bigmart",
-        encode(frame, BIGMART),
-        frame["Item_Outlet_Sales"].to_numpy(),
-        SALES,
-        owner=codes_of(frame["Outlet_Identifier"].to_numpy(), OUTLETS),
-        owner_names=OUTLETS,
-        target="sales",
-        source="Analytics Vidhya practice problem",
-    )
+    outlet = codes_of(frame["Outlet_Identifier"].to_numpy(), OUTLETS)
+    sales = frame["Item_Outlet_Sales"].to_numpy()
+    return Loaded(encode(frame, BIGMART), sales, owner=outlet, owner_names=OUTLETS)
 
 
-def blackfriday(folder: Path, unit: Unit = RECORD) -> Table:
+def blackfriday(folder: Path, unit: Unit = RECORD) -> Loaded:
     """Amount of a purchase, the first 19,280 rows of the set: clustered by customer, not a random sample."""
     import pandas as pd
 
     frame = frame_of(folder / "blackfriday/BlackFriday_first19280.csv.gz", dtype=str)
     whose = Whose(pd.factorize(frame[unit.column])[0]) if unit.kind == "column" else None
-    return regression(
-        "blackfriday",
-        encode(frame, BLACKFRIDAY),
-        frame["Purchase"].to_numpy(np.float64),
-        PURCHASE,
-        held_out(len(frame), whose),
-        whose=whose,
-        target="purchase",
-        source="Analytics Vidhya / Kaggle",
-        note="one customer has many rows: unit column:User_ID protects a customer, unit record one row",
-    )
+    return Loaded(encode(frame, BLACKFRIDAY), frame["Purchase"].to_numpy(np.float64), whose=whose)

@@ -15,10 +15,10 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.problems.datasets import declared, persons
 from coterie.problems.datasets._encode import encode
-from coterie.problems.datasets._fit import Outside, amounts, findings, fitted, targets
-from coterie.problems.datasets._table import signs
+from coterie.problems.datasets._fit import declared_targets, findings, fitted
+from coterie.problems.datasets._table import coded, task_of
 from coterie.problems.datasets.declared import Declared
-from coterie.problems.datasets.frames import Frame, read_as, read_frame, seen
+from coterie.problems.datasets.frames import read_as, read_frame, seen
 from coterie.problems.datasets.kinds import plain
 from coterie.problems.table import Table, Task
 from coterie.problems.whose import Whose
@@ -53,7 +53,7 @@ class Schema(Declared):
     @property
     def task(self) -> Task:
         """What is to be learnt."""
-        return "regression" if self.range else "binary" if len(self.classes) == 2 else "multiclass"
+        return task_of(self.classes)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, in the columns' order."""
@@ -66,7 +66,7 @@ class Schema(Declared):
     def empty(self, name: str) -> Table:
         """A table without rows: all that a protocol is built from."""
         encoded = encode({column: np.empty(0, object) for column in self.columns}, self.fields)
-        nothing = np.empty(0, np.int32 if self.task == "multiclass" else np.float32)
+        nothing = coded(np.empty(0), self.classes, self.range)
         return Table(
             name=name,
             task=self.task,
@@ -95,17 +95,11 @@ class Schema(Declared):
                     f"data={str(path)!r}: has no column {name!r}, which the agreement names. Add or rename it."
                 )
         features = fitted(frame, self.fields)
-        y, outside = self._targets(frame[self.target])
+        y, outside = declared_targets(frame[self.target], self)
         whose, about = persons.read(frame, unit, self, str(path), alone=True)
         sentences = (*seen(frame), *about, *findings((*features.outside, *outside)))
+        y = coded(y, self.classes, self.range)
         return Rows(features.encoded.x, y, sentences, read_as(frame), whose)
-
-    def _targets(self, column: Frame) -> tuple[np.ndarray, tuple[Outside, ...]]:
-        if self.range is not None:
-            values, outside = amounts(column, self.range)
-            return values, (outside,) if outside.rows else ()
-        codes = targets(column, self.classes)
-        return signs(codes == 1) if self.task == "binary" else codes, ()
 
 
 def from_json(value: Any, source: str) -> Schema:

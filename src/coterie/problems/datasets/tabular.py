@@ -8,8 +8,7 @@ import numpy as np
 
 from coterie.problems.datasets._encode import Category, Encoded, Numeric, Plain, encode
 from coterie.problems.datasets._files import frame_of
-from coterie.problems.datasets._table import binary, multiclass
-from coterie.problems.table import Table
+from coterie.problems.datasets._table import Loaded
 
 # bank-additional-names.txt lists the categories. `duration` is left out, as it asks: it is known only after
 # the call. The economic series are public; their ranges, like the other ones here, are round
@@ -70,66 +69,46 @@ COVTYPE = (
     Numeric("hillshade 3pm", 0, 255),
     Numeric("distance to fire points", 0, 7_300, unit="m"),
 )
-COVTYPE_CLASSES = (
-    "spruce/fir", "lodgepole pine", "ponderosa pine", "cottonwood/willow", "aspen", "douglas-fir",
-    "krummholz",
-)  # fmt: skip
 
 
-def bank(folder: Path) -> Table:
+def bank(folder: Path) -> Loaded:
     """Does a client of a Portuguese bank subscribe a deposit? 41,188 calls."""
     frame = frame_of(folder / "bank-marketing/bank-additional-full.csv.gz", sep=";")
-    return binary(
-        "bank",
-        encode(frame, BANK),
-        (frame["y"] == "yes").to_numpy(),
-        classes=("no", "yes"),
-        target="subscribes",
-        source="UCI Bank Marketing (CC BY 4.0)",
-    )
+    return Loaded(encode(frame, BANK), (frame["y"] == "yes").to_numpy())
 
 
-def breast_cancer(folder: Path) -> Table:
+def breast_cancer(folder: Path) -> Loaded:
     """Benign or malignant, 683 complete rows (16 of 699 lack `bare nuclei`)."""
     path = folder / "breast-cancer-wisconsin/breast-cancer-wisconsin.data"
     rows = np.genfromtxt(path, delimiter=",", missing_values="?", filling_values=np.nan)
     rows = rows[~np.isnan(rows).any(axis=1)]
     encoded = encode({field.name: rows[:, 1 + at] for at, field in enumerate(CANCER)}, CANCER)
-    return binary(
-        "breast_cancer",
-        encoded,
-        rows[:, 10] == 4,
-        classes=("benign", "malignant"),
-        target="diagnosis",
-        source="UCI Breast Cancer Wisconsin (original) (CC BY 4.0)",
-        note="complete rows only",
-    )
+    return Loaded(encoded, rows[:, 10] == 4)
 
 
-def credit_card(folder: Path) -> Table:
+def credit_card(folder: Path) -> Loaded:
     """All 284,807 transactions, 492 of them fraud: report AUC or recall, not accuracy."""
-    return _credit("credit_card", frame_of(folder / "creditcard/creditcard.parquet"))
+    return _credit(frame_of(folder / "creditcard/creditcard.parquet"))
 
 
-def credit_card_balanced(folder: Path) -> Table:
+def credit_card_balanced(folder: Path) -> Loaded:
     """All 492 frauds and as many others."""
-    return _credit("credit_card_balanced", frame_of(folder / "creditcard/creditcard_balanced984.csv.gz"))
+    return _credit(frame_of(folder / "creditcard/creditcard_balanced984.csv.gz"))
 
 
-def covtype(folder: Path) -> Table:
+def covtype(folder: Path) -> Loaded:
     """Lodgepole pine against the rest (as LIBSVM's covtype.binary)."""
     encoded, labels = _covtype(folder)
-    classes = ("other cover", "lodgepole pine")
-    return binary("covtype", encoded, labels == 2, classes=classes, source=_FOREST)
+    return Loaded(encoded, labels == 2)
 
 
-def covtype7(folder: Path) -> Table:
+def covtype7(folder: Path) -> Loaded:
     """Seven kinds of forest cover, 464,809 / 116,203 rows (published splits have 116,202 test rows)."""
     encoded, labels = _covtype(folder)
-    return multiclass("covtype7", encoded, labels - 1, classes=COVTYPE_CLASSES, source=_FOREST)
+    return Loaded(encoded, labels - 1)
 
 
-def epsilon(folder: Path) -> Table:
+def epsilon(folder: Path) -> Loaded:
     """5,000 rows and 100 of the 2,000 columns of *epsilon*; the rows with ids above 4,000 are public.
 
     The rows of the original have norm 1, so every entry lies in [-1, 1].
@@ -138,12 +117,7 @@ def epsilon(folder: Path) -> Table:
     names = tuple(f"x{index}" for index in range(1, 101))
     x = frame[list(names)].to_numpy(np.float32)
     encoded = encode(dict(zip(names, x.T)), tuple(Plain(name, -1.0, 1.0) for name in names))
-    test = (frame["id"] > 4000).to_numpy()
-    source = "Pascal Large Scale Learning Challenge 2008, excerpt"
-    return binary("epsilon", encoded, frame["y"].to_numpy() == 1, test, classes=("0", "1"), source=source)
-
-
-_FOREST = "UCI Covertype (CC BY 4.0)"
+    return Loaded(encoded, frame["y"].to_numpy() == 1, (frame["id"] > 4000).to_numpy())
 
 
 def _covtype(folder: Path) -> tuple[Encoded, np.ndarray]:
@@ -154,12 +128,5 @@ def _covtype(folder: Path) -> tuple[Encoded, np.ndarray]:
     return encoded, rows[:, 54].astype(np.int32)
 
 
-def _credit(name: str, frame) -> Table:
-    return binary(
-        name,
-        encode(frame, CREDIT),
-        frame["Class"].to_numpy() == 1,
-        classes=("legitimate", "fraud"),
-        target="transaction",
-        source="ULB Machine Learning Group (DbCL 1.0)",
-    )
+def _credit(frame) -> Loaded:
+    return Loaded(encode(frame, CREDIT), frame["Class"].to_numpy() == 1)
