@@ -35,12 +35,12 @@ def upper(value: float) -> str:
     >>> [upper(value) for value in (1805.404, 1.0, 5e-13, 6.00012e18, math.inf)]
     ['1,806', '1', '5e-13', '6.001e+18', '∞']
     """
-    return _text(at_most(value))
+    return nearest(at_most(value))
 
 
 def lower(value: float) -> str:
     """A lower bound as people read it: `at_least`, thousands apart."""
-    return _text(at_least(value))
+    return nearest(at_least(value))
 
 
 def left(budget: float, spent: float) -> str:
@@ -63,7 +63,8 @@ def budget_range(budgets: Sequence[float]) -> str:
     return f"ε = {low:g}" if low == high else f"ε = {low:g} to {high:g}"
 
 
-def _text(value: float) -> str:
+def nearest(value: float) -> str:
+    """A number that bounds nothing, as people read it."""
     if math.isinf(value):
         return "∞"
     return f"{value:,.0f}" if 1000 <= value < 10**_HUGE else f"{value:.{DIGITS}g}"

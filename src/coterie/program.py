@@ -42,9 +42,8 @@ class Shards(NamedTuple):
     x: Array
     y: Array
     counts: Array
-    within: Array | None = (
-        None  # (owners, units) int32, as private as the records; None: every row is a record
-    )
+    # (owners, units) int32, as private as the records; None: every row is a record.
+    within: Array | None = None
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
         """One owner's features and targets, without padding."""
@@ -213,9 +212,8 @@ class Program(NamedTuple):
     schedule: int | np.ndarray  # Rounds: how many; Visits: which owner at each tick, public
     claim: Claim  # what the paper's theorem says of these settings
     aggregate: np.ndarray | None = None  # (owners,) weights of one sum that replaces the topology
-    learner: bool = (
-        False  # Visits: the register stays with a learner whom owners visit; else it walks among them
-    )
+    # Visits: the register stays with a learner whom owners visit; else it walks among them.
+    learner: bool = False
     debiased: bool = False  # Rounds: messages carry their own weight, so that a share may arrive late
     bounds: PyTree = None
     # What a message can hold where everyone follows the protocol: a tree of `Within`, a message's or a prefix of it.

@@ -53,7 +53,7 @@ def data(tmp_path):
 def test_a_run_is_attacked_by_its_own_releases_and_comes_near_its_certificate(tmp_path, data):
     chosen = replace(experiment("dual_averaging", data), delta=1e-5, settings={"rounds": 37})
     folder = written(tmp_path, chosen)
-    found = audits.audit_run(folder, audits.Effort(games=4_000_000, confidence=SURE), None)
+    found = audits.audit_run(folder, audits.Effort(games=4_000_000, confidence=SURE), None, quietly)
     certified = found.audit.certificate.epsilon
     assert certified == pytest.approx(1.0, rel=1e-3)
     assert 0.5 * certified <= found.audit.finding.epsilon <= certified  # a three-step world showed a third
@@ -126,7 +126,7 @@ def test_a_run_that_its_data_no_longer_gives_is_refused(tmp_path, data):
     result["privacy"]["certified_epsilon"]["per_owner"][0] = 0.5
     (folder / "result.json").write_text(json.dumps(result))
     with pytest.raises(audits.InputError, match="Run it again") as caught:
-        audits.audit_run(folder, audits.Effort(), None)
+        audits.audit_run(folder, audits.Effort(), None, quietly)
     assert "\n" not in str(caught.value)
 
 
@@ -143,7 +143,7 @@ def test_a_table_of_scores_is_attacked_like_any_release(tmp_path, data, monkeypa
 
     chosen = replace(experiment("dual_averaging", data), delta=1e-5, settings={"rounds": 9}, evaluate=0.8)
     folder = written(tmp_path, chosen)
-    found = audits.audit_run(folder, audits.Effort(games=4_000_000, confidence=SURE), None)
+    found = audits.audit_run(folder, audits.Effort(games=4_000_000, confidence=SURE), None, quietly)
     certified = found.audit.certificate.epsilon
     assert certified == pytest.approx(1.0, rel=1e-2)
     assert 0.5 * certified <= found.audit.finding.epsilon <= certified

@@ -103,7 +103,7 @@ HELLO = Message(Kind.HELLO, body=AGREEMENT)
 
 def test_the_time_that_a_machine_slept_has_passed_for_its_party(monkeypatch):
     """By the system's other clocks a suspended machine wakes up in the moment in which it fell asleep."""
-    driver, slept = Driver(Chorus("a", ("b",), 10), Line(), TERMS, log=print), 3_600.0
+    driver, slept = Driver(Chorus("a", ("b",), 10), Line(), TERMS, Hooks(print)), 3_600.0
     before, clock = driver._now(), time.clock_gettime
     monkeypatch.setattr(
         time, "clock_gettime", lambda which: clock(which) + slept * (which == time.CLOCK_BOOTTIME)

@@ -7,8 +7,7 @@ import pytest
 
 from coterie.accounting.plans import certificates_of
 from coterie.errors import InputError
-from coterie.planning import clipping
-from coterie.planning.candidates import candidates
+from coterie.planning.candidates import bias_of, candidates
 from coterie.planning.constants import assumed, from_public_rows, gap_of, loss_at_zero, quadratic, scenarios
 from coterie.planning.dynamics import Quadratic, descent, dual_averaging, excess
 from coterie.planning.public import Consortium, problem_for
@@ -20,29 +19,28 @@ PROBLEM = Quadratic(np.array([0.5, 0.05]), np.array([1.0, 1.0]), np.array([1.0, 
 BASE = Consortium(sizes=(1000,) * 4, dimension=20)
 
 
-def played(rounds: int, gamma: float, accelerated: bool, sd: float, runs: int) -> np.ndarray:
-    """Dual averaging written out, many runs side by side: (runs,) excess risks."""
+def played(rounds: int, gamma: float, sd: float, runs: int) -> np.ndarray:
+    """Accelerated dual averaging written out, many runs side by side: (runs,) excess risks."""
     curve, strength, goal = PROBLEM.curvature, PROBLEM.strength, PROBLEM.optimum
     rng = np.random.default_rng(0)
     z, x, mean, weight = np.zeros((runs, 2)), np.zeros((runs, 2)), np.zeros((runs, 2)), 0.0
     for a in range(1, rounds + 1):
         part = a / (weight + a)
-        query = mean + part * (x - mean) if accelerated else x
+        query = mean + part * (x - mean)
         slope = curve * (query - goal) - strength * goal + sd * rng.standard_normal((runs, 2))
-        z, weight, before = z + a * slope, weight + a, x
+        z, weight = z + a * slope, weight + a
         x = -z / ((weight + a + 1) * strength + gamma)
-        mean = mean + part * ((x if accelerated else before) - mean)
+        mean = mean + part * (x - mean)
     return np.sum(0.5 * (curve + strength) * (mean - goal) ** 2, axis=1)
 
 
-@pytest.mark.parametrize("accelerated", [True, False])
-def test_dual_averaging_is_exact(accelerated):
+def test_dual_averaging_is_exact():
     gamma, rounds = np.array([2.0, 30.0]), 25
-    found = excess(PROBLEM, dual_averaging(PROBLEM, gamma, rounds, accelerated), 0.04)
+    found = excess(PROBLEM, dual_averaging(PROBLEM, gamma, rounds), 0.04)
     for at, one in enumerate(gamma):
-        silent = played(rounds, one, accelerated, 0.0, 1)
+        silent = played(rounds, one, 0.0, 1)
         assert np.isclose(found.distance[at], silent[0], rtol=1e-9)
-        noisy = played(rounds, one, accelerated, 0.2, 20_000)
+        noisy = played(rounds, one, 0.2, 20_000)
         error = 6 * noisy.std() / np.sqrt(len(noisy))
         assert abs(noisy.mean() - found.total[at]) < error
         assert error < 0.5 * found.noise[at]  # the check can tell a wrong variance
@@ -63,7 +61,7 @@ def test_descent_is_exact():
 
 
 def test_a_long_noiseless_run_arrives():
-    found = excess(PROBLEM, dual_averaging(PROBLEM, np.array([1.0]), 3000, True), 0.0)
+    found = excess(PROBLEM, dual_averaging(PROBLEM, np.array([1.0]), 3000), 0.0)
     assert found.total[0] < 1e-4 * PROBLEM.gap
 
 
@@ -90,7 +88,7 @@ def test_public_rows_give_the_spectrum():
 
 def test_clipping_costs_more_the_lower_it_is():
     shares = [1.0, 0.9, 0.75, 0.5, 0.25]
-    costs = [clipping.bias(share) for share in shares]
+    costs = [bias_of(share) for share in shares]
     assert costs == sorted(costs)
     assert costs[0] == 0.0
 

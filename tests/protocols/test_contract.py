@@ -19,8 +19,8 @@ from coterie.problems.problem import objective
 from coterie.program import Batch, Program
 from coterie.protocols import PROTOCOLS, build, weighted_erm
 from coterie.protocols.baselines import alone
+from coterie.protocols.mixing import mixer_of
 from coterie.testing import ContractError, check_protocol, sensitivity, small_world
-from coterie.testing.world import mixer_of
 
 DIM, DELTA = 3, 1e-4
 UNEVEN, BUDGETS = (24, 9, 15), (0.6, 2.0, 1.0)

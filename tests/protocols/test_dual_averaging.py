@@ -207,6 +207,8 @@ def test_bad_input_is_one_clear_line():
     task = worlds.task((10, 10), 3)
     with pytest.raises(InputError, match="variant='other': unknown"):
         build(task, Settings(variant="other"), "certified")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="view='masks': unknown"):
+        Settings(view="masks")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="rounds=-1"):
         build(task, Settings(rounds=-1), "certified")
     with pytest.raises(InputError, match="rate=1.5"):

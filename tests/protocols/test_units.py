@@ -23,9 +23,9 @@ from coterie.problems.problem import objective
 from coterie.program import Groups, Program
 from coterie.protocols import PROTOCOLS, async_learner, build, dual_averaging
 from coterie.protocols.baselines import alone
+from coterie.protocols.mixing import mixer_of
 from coterie.protocols.task import Task
 from coterie.testing import ContractError, check_protocol, sensitivity, small_world
-from coterie.testing.world import mixer_of
 from coterie.units import RECORD, Unit
 
 PERSON = Unit("column", column="person", records=4)

@@ -10,8 +10,8 @@ from users_protocol import Settings, build
 
 from coterie.mechanisms import ReleasePlan
 from coterie.protocols import PROTOCOLS
+from coterie.protocols.mixing import mixer_of
 from coterie.testing import ContractError, World, check_protocol, contract, small_world
-from coterie.testing.world import mixer_of
 
 WORLD = small_world()
 

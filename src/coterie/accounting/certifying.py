@@ -177,9 +177,8 @@ def _pure(flat: Flat, relation: Relation) -> float:
     import dp_accounting as dp
 
     def largest(atom: Any) -> float:
-        if isinstance(
-            atom, groups.Grouped
-        ):  # losses of one record after the other add up, and may all be met
+        if isinstance(atom, groups.Grouped):
+            # Losses of one record after the other add up, and may all be met.
             return atom.group * largest(atom.atom)
         inner = atom.event if isinstance(atom, dp.PoissonSampledDpEvent) else atom
         bounded = isinstance(inner, dp.LaplaceDpEvent | dp.RandomizedResponseDpEvent)

@@ -50,16 +50,12 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
     return {"type": name} | written
 
 
-def event_from_json(obj: Any) -> DpEvent:
-    """The event that `event_to_json` wrote; one line of InputError for anything else.
+def event_from_json(obj: Any, depth: int = _DEEPEST) -> DpEvent:
+    """The event that `event_to_json` wrote, nested as deep at most; one line of InputError for anything else.
 
     >>> event_from_json({"type": "GaussianDpEvent", "noise_multiplier": 2.0})
     GaussianDpEvent(noise_multiplier=2.0)
     """
-    return _event_from_json(obj, _DEEPEST)
-
-
-def _event_from_json(obj: Any, depth: int) -> DpEvent:
     import attr
     import dp_accounting
 
@@ -79,9 +75,9 @@ def _value_from_json(name: str, field: str, value: Any, depth: int) -> Any:
     if field == "events":
         if not isinstance(value, list):
             raise InputError(f"{name} events={value!r}: must be a list of events.")
-        return [_event_from_json(event, depth) for event in value]
+        return [event_from_json(event, depth) for event in value]
     if field == "event":
-        return _event_from_json(value, depth)
+        return event_from_json(value, depth)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not _check.finite(value):
         raise InputError(f"{name} {field}={value!r}: must be a finite number.")
     return value

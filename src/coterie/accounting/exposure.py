@@ -14,7 +14,7 @@ only sets of exactly t have to be looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -119,9 +119,8 @@ def _largest(own: np.ndarray, pairs: np.ndarray, away: int, reach: np.ndarray, o
     worst = 0.0
     for gone in combinations(range(len(own)), away):
         honest = np.setdiff1d(np.arange(len(own)), gone)
-        groups, inverse = _precision(own[honest], pairs[np.ix_(honest, honest)])
-        member = np.array([[float(owner in group) for group in groups] for owner in range(len(honest))])
-        form = member @ inverse @ member.T * np.outer(reach[honest], reach[honest])
+        group, inverse = _precision(own[honest], pairs[np.ix_(honest, honest)])
+        form = inverse[np.ix_(group, group)] * np.outer(reach[honest], reach[honest])
         for known in combinations(range(len(honest)), owners):
             worst = max(worst, float(form[np.ix_(known, known)].sum()))
     return worst
@@ -227,30 +226,18 @@ def _exhaustive(own: np.ndarray, pairs: np.ndarray, away: int) -> np.ndarray:
 
 def _shown(own: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """The exposure of each honest owner, diag Σ⁻¹."""
-    shown = np.zeros(len(own))
-    groups, inverse = _precision(own, pairs)
-    for group, value in zip(groups, np.diag(inverse)):
-        shown[list(group)] = value
-    return shown
+    group, inverse = _precision(own, pairs)
+    return np.diag(inverse)[group]
 
 
-def _precision(own: np.ndarray, pairs: np.ndarray) -> tuple[list[set[int]], np.ndarray]:
-    """Σ⁻¹ between groups of the honest: owners joined by masks show their sum alone, so they count as one."""
-    groups = list(_components(np.isinf(pairs)))
-    finite = np.where(np.isinf(pairs), 0.0, pairs)
-    member = np.array([[float(owner in group) for owner in range(len(own))] for group in groups])
-    between = member @ finite @ member.T
+def _precision(own: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each owner's group, and Σ⁻¹ between groups of the honest: owners joined by masks show their sum alone, so they
+    count as one."""
+    from scipy.sparse.csgraph import connected_components
+
+    groups, group = connected_components(np.isinf(pairs))
+    member = (group == np.arange(groups)[:, None]).astype(float)
+    between = member @ np.where(np.isinf(pairs), 0.0, pairs) @ member.T
     np.fill_diagonal(between, 0.0)  # within a group shared noise cancels in its sum
     covariance = np.diag(member @ own + between.sum(axis=1)) - between
-    return groups, np.linalg.inv(covariance)
-
-
-def _components(linked: np.ndarray) -> Iterator[set[int]]:
-    left = set(range(len(linked)))
-    while left:
-        group, front = set(), {min(left)}
-        while front:
-            group |= front
-            front = {int(at) for owner in front for at in np.flatnonzero(linked[owner])} - group
-        left -= group
-        yield group
+    return group, np.linalg.inv(covariance)

@@ -25,9 +25,8 @@ class _Late(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system's own questions
             raise AttributeError(name)
-        if isinstance(
-            sys.modules.get(self.__name__), _Late
-        ):  # the library is being imported: it only keeps a name
+        if isinstance(sys.modules.get(self.__name__), _Late):
+            # The library is being imported: it only keeps a name.
             return _Late(self.__name__, *self._names, name)
         return reduce(getattr, (*self._names, name), importlib.import_module(self.__name__))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from coterie._rounding import lower, upper
+from coterie._rounding import lower, nearest, upper
 from coterie.accounting.events import event_to_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Claim(Statement):
     note: str
 
     def __str__(self) -> str:
-        stated = "no ε stated" if self.epsilon is None else f"ε = {_number(self.epsilon)}"
+        stated = "no ε stated" if self.epsilon is None else f"ε = {nearest(self.epsilon)}"
         return f"claimed: {stated} {self.context}"
 
 
@@ -127,9 +127,3 @@ def warnings_of(certificates: Sequence[Certificate]) -> list[str]:
         warned = [one.size if one.warnings else None for one in certificates if one.delta == delta]
         found += publishing(delta, warned)
     return found
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "∞"
-    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.4g}"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie import _check
+from coterie.accounting.gaussian import epsilon_of
 from coterie.errors import InputError
-from coterie.relations import ADD_OR_REMOVE_ONE
 
 CHOOSING = 0.25  # part of the games on which the threshold is chosen; the rest decide
 _CANDIDATES = 400  # thresholds that are compared on the choosing games
@@ -48,7 +48,7 @@ def clopper_pearson(without: np.ndarray, with_: np.ndarray, *, delta: float, con
     """
     chosen, judged = _split(without, with_, delta, confidence)
     rule = _best_rule(chosen, lambda rates: _epsilon(rates, delta), confidence)
-    return max(0.0, _epsilon(_rates(judged, rule, confidence), delta))
+    return max(0.0, _epsilon(_rates(judged, [rule], confidence)[0], delta))
 
 
 def gaussian(without: np.ndarray, with_: np.ndarray, *, delta: float, confidence: float) -> float:
@@ -59,8 +59,9 @@ def gaussian(without: np.ndarray, with_: np.ndarray, *, delta: float, confidence
     """
     chosen, judged = _split(without, with_, delta, confidence)
     rule = _best_rule(chosen, _mu, confidence)
-    mu = _mu(_rates(judged, rule, confidence))
-    return _gaussian_epsilon(mu, delta) if mu > 0 else 0.0
+    mu = _mu(_rates(judged, [rule], confidence)[0])
+    # That of a release whose noise is 1/μ times what a record moves.
+    return epsilon_of(1 / mu, delta) if mu > 0 else 0.0
 
 
 def one_run(
@@ -111,10 +112,7 @@ def _best_rule(games: tuple[np.ndarray, np.ndarray], value, confidence: float) -
     places = np.unique(np.quantile(both, np.concatenate([tail, 1 - tail])))
     middles = np.concatenate([(places[1:] + places[:-1]) / 2, places])
     rules = [Rule(float(at), flipped) for at in middles for flipped in (False, True)]
-    ordered = (np.sort(games[0]), np.sort(games[1]))
-    counts = [_counts(ordered, rule) for rule in rules]
-    bounds = [value(rates) for rates in _interval(counts, games, confidence)]
-    return rules[int(np.argmax(bounds))]
+    return rules[int(np.argmax([value(rates) for rates in _rates(games, rules, confidence)]))]
 
 
 def _counts(ordered: tuple[np.ndarray, np.ndarray], rule: Rule) -> tuple[int, int]:
@@ -126,25 +124,15 @@ def _counts(ordered: tuple[np.ndarray, np.ndarray], rule: Rule) -> tuple[int, in
     return above[0], above[1]
 
 
-def _rates(games: tuple[np.ndarray, np.ndarray], rule: Rule, confidence: float) -> Rates:
-    counts = _counts((np.sort(games[0]), np.sort(games[1])), rule)
-    return _interval([counts], games, confidence, rule.flipped)[0]
-
-
-def _interval(
-    counts: list[tuple[int, int]],
-    games: tuple[np.ndarray, np.ndarray],
-    confidence: float,
-    flipped: bool | None = None,
-) -> list[Rates]:
-    """Clopper and Pearson's bounds, each with half of the allowed failure. `flipped` None: alternating rules."""
+def _rates(games: tuple[np.ndarray, np.ndarray], rules: list[Rule], confidence: float) -> list[Rates]:
+    """Clopper and Pearson's bounds for each rule, each with half of the allowed failure."""
     from scipy.stats import beta
 
-    missed = (1 - confidence) / 2
-    right, wrong = np.array(counts, float).T
-    swapped = np.arange(len(counts)) % 2 == 1 if flipped is None else np.full(len(counts), flipped)
-    of_right = np.where(swapped, len(games[0]), len(games[1]))
-    of_wrong = np.where(swapped, len(games[1]), len(games[0]))
+    missed, ordered = (1 - confidence) / 2, (np.sort(games[0]), np.sort(games[1]))
+    right, wrong = np.array([_counts(ordered, rule) for rule in rules], float).T
+    flipped = np.array([rule.flipped for rule in rules])
+    of_right = np.where(flipped, len(games[0]), len(games[1]))
+    of_wrong = np.where(flipped, len(games[1]), len(games[0]))
     low = np.where(right > 0, beta.ppf(missed, np.maximum(right, 1), of_right - right + 1), 0.0)
     short = np.maximum(of_wrong - wrong, 1)
     high = np.where(wrong < of_wrong, beta.ppf(1 - missed, wrong + 1, short), 1.0)
@@ -160,14 +148,3 @@ def _mu(rates: Rates) -> float:
 
     inside = 0 < rates.right < 1 and 0 < rates.wrong < 1
     return float(ndtri(rates.right) - ndtri(rates.wrong)) if inside else -math.inf
-
-
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """ε of a μ-Gaussian private mechanism at δ: that of a release whose noise is 1/μ times its sensitivity."""
-    from dp_accounting import GaussianDpEvent
-
-    from coterie.accounting import certify
-
-    if delta == 0:
-        return math.inf
-    return certify(GaussianDpEvent(1 / mu), delta=delta, relation=ADD_OR_REMOVE_ONE).epsilon

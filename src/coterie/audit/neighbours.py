@@ -113,7 +113,7 @@ def worst_case(protocol: str, world: AuditWorld, options: dict[str, Any] | None 
     options = least_options(protocol, world.calibration) | (options or {})
     records = world.records or _RECORDS.get(protocol, RECORDS)
     task, program = _built(protocol, world, records, options)
-    if world.records is None and isinstance(program.plan.sampler, (FixedSize, Poisson)):
+    if world.records is None and is_hidden(program.plan.sampler):
         records = HIDDEN_RECORDS
         task, program = _built(protocol, world, records, options)
     without = None

@@ -123,7 +123,7 @@ def view(program: Program, owner: int) -> np.ndarray:
     owners, quorum = len(program.plan.sizes), program.plan.quorum
     if program.plan.shared is not None:
         # A record moves one owner's message by Δ e_i: the likelihood ratio reads Σ⁻¹ e_i of all. Scaled so that the
-        # owner's own message counts once. Who colludes is not among these owners (`neighbours.without_colluders`).
+        # owner's own message counts once. Who colludes is not among these owners (`neighbours.honest`).
         inverse = np.linalg.inv(_covariance(program))[owner]
         return inverse / inverse[owner]
     if program.aggregate is None or quorum == 0:

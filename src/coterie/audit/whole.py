@@ -146,7 +146,7 @@ def audit_whole(
     seed: int,
     progress: Callable[[str, int, int], None],
 ) -> Audit:
-    """A lower bound on ε of a whole run; `table` as for `audit`; `games` None: as many as fit into about half a minute.
+    """A lower bound on ε of a whole run; `games` None: as many as fit into about half a minute.
 
     Guarantee: as `audit`'s. Where games are drawn from measured releases it takes for granted that the noise is normal,
     of which the engine's runs have shown mean and variance, and that no release moves less than in any of these runs.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -72,12 +71,6 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **given: Any) -> Any:
         """See `typer`'s documentation."""
         return super().command(name, cls=Command, **given)
-
-
-@contextmanager
-def exits() -> Iterator[None]:
-    """What every command does."""
-    yield
 
 
 def answer(facts: Mapping[str, Any], words: str, as_json: bool) -> None:

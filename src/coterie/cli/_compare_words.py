@@ -10,7 +10,7 @@ from coterie.cli._words import in_columns, shown, width, wrap
 from coterie.problems.names import some
 from coterie.relations import named
 from coterie.reports.amounts import many
-from coterie.reports.spread import spread_words
+from coterie.reports.comparison import spread_words
 from coterie.units import counted, told_owners
 
 if TYPE_CHECKING:

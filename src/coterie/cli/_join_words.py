@@ -55,7 +55,7 @@ def _break_even(answer: JoinAnswer) -> str:
     second = (
         "no number of partners up to 128 does"
         if partners is None
-        else f"from about {partners:,} partner{'s' * (partners > 1)} on"
+        else f"from about {many(partners, 'partner')} on"
     )
     return f"{first}, or {second}" if (epsilon is None) == (partners is None) else f"{first}; {second}"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coterie._rounding import budget_range, upper
+from coterie._rounding import budget_range, lower, upper
 from coterie.problems.names import some
 from coterie.relations import UNIT
 from coterie.reports.amounts import many
@@ -144,10 +144,10 @@ def _privacy_rows(run: Run) -> list[tuple[str, str, str]]:
     follows = "oracle; " if run.sizes_are_private else ""
     return [
         ("budget", budget_range(privacy.budgets), "each owner's own"),
-        ("claimed", _epsilon(privacy.claimed, "="), f"{follows}{privacy.claim['source']}"),
+        ("claimed", epsilon_words(privacy.claimed, "="), f"{follows}{privacy.claim['source']}"),
         (
             "certified",
-            _epsilon(privacy.certified.max, "≤"),
+            epsilon_words(privacy.certified.max, "≤"),
             f"{privacy.accountant}; {sum(within):,} of {len(within):,} within budget",
         ),
         *_other_bounds(run),
@@ -160,14 +160,14 @@ def _other_bounds(run: Run) -> list[tuple[str, str, str]]:
     privacy, asked = run.privacy, run.privacy.owners_per_person
     rows = []
     if privacy.all_others is not None:
-        rows.append(("against all others", _epsilon(privacy.all_others, "≤"), "were they to collude"))
+        rows.append(("against all others", epsilon_words(privacy.all_others, "≤"), "were they to collude"))
     if privacy.unit != UNIT and not run.sizes_are_private:
-        rows.append(("one record", _epsilon(privacy.certified.max, "≤"), "no more than all of a unit"))
+        rows.append(("one record", epsilon_words(privacy.certified.max, "≤"), "no more than all of a unit"))
     if privacy.person is not None:
         note = "a person whom they all know" + (": what budgets are for" if asked > 1 else "")
-        rows.append((f"at {told_owners(asked)} owners", _epsilon(privacy.person, "≤"), note))
+        rows.append((f"at {told_owners(asked)} owners", epsilon_words(privacy.person, "≤"), note))
     if privacy.pair is not None:
-        rows.append(("at 2 owners", _epsilon(privacy.pair, "≤"), "a person whom two know"))
+        rows.append(("at 2 owners", epsilon_words(privacy.pair, "≤"), "a person whom two know"))
     return rows
 
 
@@ -211,14 +211,14 @@ def _notes(run: Run) -> list[str]:
     return [line for start, note in notes if note for line in wrap(f"{start}: {note}")]
 
 
-def _epsilon(value: float | None, sign: str) -> str:
+def epsilon_words(value: float | None, sign: str) -> str:
+    """An ε behind its sign: what is claimed (=) to the nearest digit, bounds (≤, ≥) to their safe side."""
     if value is None:
         return "none stated"
     if math.isinf(value):
         return "ε = ∞"
-    if sign == "≤":
-        return f"ε ≤ {upper(value)}"
-    return f"ε {sign} {value:,.4g}" if value < 1000 else f"ε {sign} {value:,.0f}"
+    claimed = "{:,.4g}" if value < 1000 else "{:,.0f}"
+    return f"ε {sign} {({'≤': upper, '≥': lower}.get(sign) or claimed.format)(value)}"
 
 
 def width() -> int:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie._rounding import lower, upper
 from coterie.cli import _shared as options
 from coterie.cli._common import print_json
 from coterie.cli._progress import progress
-from coterie.cli._words import wrap
+from coterie.cli._words import epsilon_words, wrap
 from coterie.cli.run import choose
 
 if TYPE_CHECKING:
@@ -96,9 +94,9 @@ def _words(audited: Audited, name: str) -> str:
         *wrap(f"{name}: {audited.world}."),
         "",
         *wrap(f"privacy of one {finding.unit} ({finding.relation}, {finding.view}, δ = {finding.delta:g})"),
-        f"  claimed    {_epsilon(attack.claim.epsilon, '='):<14}  {attack.claim.source}",
-        f"  certified  {_epsilon(certificate.epsilon, '≤'):<14}  {certificate.accountant}",
-        f"  audited    {_epsilon(finding.epsilon, '≥'):<14}  "
+        f"  claimed    {epsilon_words(attack.claim.epsilon, '='):<14}  {attack.claim.source}",
+        f"  certified  {epsilon_words(certificate.epsilon, '≤'):<14}  {certificate.accountant}",
+        f"  audited    {epsilon_words(finding.epsilon, '≥'):<14}  "
         f"confidence {finding.confidence:g}, {finding.games:,} games",
         "",
         *wrap(f"score: {attack.score}."),
@@ -116,10 +114,3 @@ def _words(audited: Audited, name: str) -> str:
 
 def _opinions(shown: dict[str, float]) -> str:
     return ", ".join(f"ε ≥ {value:.3g} {_METHODS[name]}" for name, value in shown.items())
-
-
-def _epsilon(value: float | None, sign: str) -> str:
-    if value is None:
-        return "none stated"
-    rounded = {"≤": upper, "≥": lower}.get(sign, "{:,.4g}".format)
-    return "ε = ∞" if math.isinf(value) else f"ε {sign} {rounded(value)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie._rounding import left
-from coterie.cli._common import App, answer, exits, print_json
+from coterie.cli._common import App, answer, print_json
 from coterie.cli._shared import AsJson
 from coterie.reports.amounts import many
 
@@ -27,8 +27,7 @@ def show(file: File, as_json: AsJson = False) -> None:
     """Budget, spent, remaining, and every run. Reads only, also while the owner writes."""
     from coterie.accounting.ledger import read
 
-    with exits():
-        facts = summary(file, read(file))
+    facts = summary(file, read(file))
     if as_json:
         return print_json(facts)
     _show(facts)
@@ -44,15 +43,14 @@ def verify(
     from coterie.accounting.ledger import verify as check
     from coterie.errors import InputError
 
-    with exits():
-        report = check(file, head)
-        problems = list(report.problems)
-        facts = {"ok": not problems, "file": str(file), "rows": report.rows, "head": report.head,
-                 "head_given": head, "problems": problems}  # fmt: skip
-        fine = f"ok: {many(report.rows, 'row')} in an unbroken chain\nhead: {report.head}"
-        answer(facts, "\n".join(problems) or fine, as_json)
-        if problems:
-            raise InputError(f"file={str(file)!r}: not in order. First: {problems[0]}")
+    report = check(file, head)
+    problems = list(report.problems)
+    facts = {"ok": not problems, "file": str(file), "rows": report.rows, "head": report.head,
+             "head_given": head, "problems": problems}  # fmt: skip
+    fine = f"ok: {many(report.rows, 'row')} in an unbroken chain\nhead: {report.head}"
+    answer(facts, "\n".join(problems) or fine, as_json)
+    if problems:
+        raise InputError(f"file={str(file)!r}: not in order. First: {problems[0]}")
 
 
 @app.command()
@@ -66,10 +64,9 @@ def backup(
     """Copy a ledger safely, also while its owner writes, and check the copy."""
     from coterie.accounting.ledger import recovery
 
-    with exits():
-        head = recovery.backup(file, copy)
-        words = f"{copy}: {many(head.sequence, 'row')}\nhead: {head.hash}"
-        answer({"copy": str(copy), "rows": head.sequence, "head": head.hash}, words, as_json)
+    head = recovery.backup(file, copy)
+    words = f"{copy}: {many(head.sequence, 'row')}\nhead: {head.hash}"
+    answer({"copy": str(copy), "rows": head.sequence, "head": head.hash}, words, as_json)
 
 
 @app.command()
@@ -84,28 +81,27 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Put a copy in a lost ledger's place. What it may lack is settled with the peers before anything is released."""
-    with exits():
-        from coterie.federation import actions as trail
-        from coterie.federation import party, recovery
+    from coterie.federation import actions as trail
+    from coterie.federation import party, recovery
 
-        file, restored = recovery.restore(copy, folders)
-        for own in map(party.read, folders):
-            trail.record(
-                own.folder, "restore", ledger=file, complete=restored.complete, unsettled=restored.unsettled
-            )
-        if as_json:
-            return print_json(
-                {"file": str(file), "rows": restored.head.sequence, "complete": restored.complete,
-                 "unsettled": list(restored.unsettled)})  # fmt: skip
-        print(f"{file}: restored, {many(restored.head.sequence, 'row')}")
-        if restored.complete:
-            return print("Complete: it has everything that was noted beside the file.")
-        print(
-            f"It may be older than what has left. Unsettled: {', '.join(restored.unsettled)}. Start its node while all "
-            "of its peers run: it goes on if none holds a later release, and else stops and says so. Then, or where "
-            "peers are gone for good, give the run up: coterie ledger write-off FOLDER. Until then no other run is "
-            "charged."
+    file, restored = recovery.restore(copy, folders)
+    for own in map(party.read, folders):
+        trail.record(
+            own.folder, "restore", ledger=file, complete=restored.complete, unsettled=restored.unsettled
         )
+    if as_json:
+        return print_json(
+            {"file": str(file), "rows": restored.head.sequence, "complete": restored.complete,
+             "unsettled": list(restored.unsettled)})  # fmt: skip
+    print(f"{file}: restored, {many(restored.head.sequence, 'row')}")
+    if restored.complete:
+        return print("Complete: it has everything that was noted beside the file.")
+    print(
+        f"It may be older than what has left. Unsettled: {', '.join(restored.unsettled)}. Start its node while all "
+        "of its peers run: it goes on if none holds a later release, and else stops and says so. Then, or where "
+        "peers are gone for good, give the run up: coterie ledger write-off FOLDER. Until then no other run is "
+        "charged."
+    )
 
 
 @app.command("write-off")
@@ -117,15 +113,14 @@ def write_off(
     as_json: AsJson = False,
 ) -> None:
     """Give a run up: all that it could still have released counts as released, and it never goes on."""
-    with exits():
-        from coterie.federation import actions as trail
-        from coterie.federation import party, recovery
+    from coterie.federation import actions as trail
+    from coterie.federation import party, recovery
 
-        run, spent = recovery.write_off(folder, agreement)
-        own = party.read(folder)
-        trail.record(own.folder, "write-off", ledger=own.ledger, run=run)
-        words = f"run {run}: written off; it releases nothing any more\n{spent}"
-        answer({"run": run, "spent": spent.to_json()}, words, as_json)
+    run, spent = recovery.write_off(folder, agreement)
+    own = party.read(folder)
+    trail.record(own.folder, "write-off", ledger=own.ledger, run=run)
+    words = f"run {run}: written off; it releases nothing any more\n{spent}"
+    answer({"run": run, "spent": spent.to_json()}, words, as_json)
 
 
 @app.command()
@@ -137,20 +132,19 @@ def actions(
     as_json: AsJson = False,
 ) -> None:
     """What administrators did here, when, as whom, and where the ledger stood. Exit status 2 if it was edited."""
-    with exits():
-        from coterie.federation import actions as trail
+    from coterie.federation import actions as trail
 
-        entries = trail.read(folder)
-        if as_json:
-            return print_json({"actions": [entry._asdict() for entry in entries]})
-        for entry in entries:
-            about = ", ".join(f"{key} {_shown(value)}" for key, value in entry.about.items())
-            rows = "" if entry.ledger is None else f"; ledger: {many(entry.ledger['rows'], 'row')}"
-            print(
-                f"{entry.time[:19].replace('T', ' ')}  {entry.action:<9} {entry.by}{about and ': ' + about}{rows}"
-            )
-        last = entries[-1].hash if entries else trail.START
-        print(f"ok: {many(len(entries), 'action')} in an unbroken chain\nhead: {last}")
+    entries = trail.read(folder)
+    if as_json:
+        return print_json({"actions": [entry._asdict() for entry in entries]})
+    for entry in entries:
+        about = ", ".join(f"{key} {_shown(value)}" for key, value in entry.about.items())
+        rows = "" if entry.ledger is None else f"; ledger: {many(entry.ledger['rows'], 'row')}"
+        print(
+            f"{entry.time[:19].replace('T', ' ')}  {entry.action:<9} {entry.by}{about and ': ' + about}{rows}"
+        )
+    last = entries[-1].hash if entries else trail.START
+    print(f"ok: {many(len(entries), 'action')} in an unbroken chain\nhead: {last}")
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import _shared as options
-from coterie.cli._common import App, answer, exits, print_json
+from coterie.cli._common import App, answer, print_json
 from coterie.cli._network_keys import COMMANDS, Folder
 from coterie.cli._network_words import tell
 from coterie.errors import InputError
@@ -81,33 +81,32 @@ def new(
     as_json: options.AsJson = False,
 ) -> None:
     """Write the agreement, the certificates and a folder for each party; say what to send to whom."""
-    with exits():
-        from coterie.cli.run import choose
-        from coterie.evaluation import DEFAULT_SHARE
+    from coterie.cli.run import choose
+    from coterie.evaluation import DEFAULT_SHARE
 
-        names = _names(owners)
-        given = {key: value for key, value in context.params.items() if key not in ("owners", "columns")}
-        given["evaluate"] = DEFAULT_SHARE if evaluate is None else evaluate
-        experiment = choose(None, given, epsilon, set_ or [])
-        from coterie.federation import network
-        from coterie.federation.agreement import Agreement, settled
-        from coterie.federation.transport.machine import Patience
-        from coterie.problems.datasets import declared, schema
+    names = _names(owners)
+    given = {key: value for key, value in context.params.items() if key not in ("owners", "columns")}
+    given["evaluate"] = DEFAULT_SHARE if evaluate is None else evaluate
+    experiment = choose(None, given, epsilon, set_ or [])
+    from coterie.federation import network
+    from coterie.federation.agreement import Agreement, settled
+    from coterie.federation.transport.machine import Patience
+    from coterie.problems.datasets import declared, schema
 
-        protected = declared.read_toml(columns).unit_with(unit, records_per_unit, bool(unit_mean), latest)
-        agreement = Agreement(
-            name=name or folder.resolve().name.lower(),
-            experiment=replace(experiment, **settled(protected)),
-            schema=schema.read_toml(columns),
-            sizes=_sizes(sizes, names, protected),
-            patience=Patience(wait=wait),
-            clock=clock,
-            aggregator=aggregator,
-        )
-        asked = _requests(request or [])
-        optional = evaluate is None and not hold_out and evaluate_by is None
-        planned = network.found(folder, agreement, _addresses(address or []), router, optional, asked)
-        tell(folder, "new", planned, as_json)
+    protected = declared.read_toml(columns).unit_with(unit, records_per_unit, bool(unit_mean), latest)
+    agreement = Agreement(
+        name=name or folder.resolve().name.lower(),
+        experiment=replace(experiment, **settled(protected)),
+        schema=schema.read_toml(columns),
+        sizes=_sizes(sizes, names, protected),
+        patience=Patience(wait=wait),
+        clock=clock,
+        aggregator=aggregator,
+    )
+    asked = _requests(request or [])
+    optional = evaluate is None and not hold_out and evaluate_by is None
+    planned = network.found(folder, agreement, _addresses(address or []), router, optional, asked)
+    tell(folder, "new", planned, as_json)
 
 
 @app.command()
@@ -123,11 +122,10 @@ def add(
     as_json: options.AsJson = False,
 ) -> None:
     """Admit one more owner, under a new agreement that every party needs."""
-    with exits():
-        from coterie.federation import network
+    from coterie.federation import network
 
-        planned = network.add(folder, owner, size, epsilon, address, request)
-        tell(folder, "add", planned, as_json, owner)
+    planned = network.add(folder, owner, size, epsilon, address, request)
+    tell(folder, "add", planned, as_json, owner)
 
 
 @app.command()
@@ -137,11 +135,10 @@ def revoke(
     as_json: options.AsJson = False,
 ) -> None:
     """Exclude an owner, under a new agreement that every other party needs."""
-    with exits():
-        from coterie.federation import network
+    from coterie.federation import network
 
-        planned = network.revoke(folder, owner)
-        tell(folder, "revoke", planned, as_json, owner)
+    planned = network.revoke(folder, owner)
+    tell(folder, "revoke", planned, as_json, owner)
 
 
 for about_keys in COMMANDS:
@@ -156,17 +153,16 @@ def up(
     as_json: options.AsJson = False,
 ) -> None:
     """Start every party on this machine, for a trial, with a live table; Ctrl-C stops all of them."""
-    with exits():
-        from coterie.cli._live import watch
-        from coterie.federation import local
-        from coterie.federation.drive import stopping
+    from coterie.cli._live import watch
+    from coterie.federation import local
+    from coterie.federation.drive import stopping
 
-        with stopping() as stop, local.started(folder, data, injected_seed) as network:
-            watch(network, stop)
-        outcome = network.outcome()
-        answer(outcome, local.words(outcome), as_json)
-        if not outcome["finished"] and not stop():
-            raise InputError(f"{folder}: not every party finished. The last lines of each are above.")
+    with stopping() as stop, local.started(folder, data, injected_seed) as network:
+        watch(network, stop)
+    outcome = network.outcome()
+    answer(outcome, local.words(outcome), as_json)
+    if not outcome["finished"] and not stop():
+        raise InputError(f"{folder}: not every party finished. The last lines of each are above.")
 
 
 @app.command()
@@ -177,20 +173,19 @@ def status(
     as_json: options.AsJson = False,
 ) -> None:
     """Where each party of a network on this machine stands."""
-    with exits():
-        from coterie.federation import control, local, party
+    from coterie.federation import control, local, party
 
-        if (folder / party.NAME).exists():
-            parties = [{"name": party.read(folder).name, **control.ask(folder, "status")["status"]}]
-        else:
-            parties = local.status(folder)
-        if as_json:
-            return print_json({"parties": parties})
-        from rich.console import Console
+    if (folder / party.NAME).exists():
+        parties = [{"name": party.read(folder).name, **control.ask(folder, "status")["status"]}]
+    else:
+        parties = local.status(folder)
+    if as_json:
+        return print_json({"parties": parties})
+    from rich.console import Console
 
-        from coterie.cli._live import table
+    from coterie.cli._live import table
 
-        Console().print(table(parties))
+    Console().print(table(parties))
 
 
 @app.command()
@@ -200,22 +195,21 @@ def check(
     as_json: options.AsJson = False,
 ) -> None:
     """Dry run of every party on this machine: who reaches whom, what it would cost. Nothing is released."""
-    with exits():
-        from coterie.federation import check as dry
-        from coterie.federation import local
+    from coterie.federation import check as dry
+    from coterie.federation import local
 
-        dry_runs = dry.check(local.parties_of(folder, data), lambda line: None, with_files=data is not None)
-        summaries = [dry.summary(dry_run) for dry_run in dry_runs]
-        if as_json:
-            print_json({"ready": all(summary["ready"] for summary in summaries), "parties": summaries})
-        else:
-            from rich.console import Console
+    dry_runs = dry.check(local.parties_of(folder, data), lambda line: None, with_files=data is not None)
+    summaries = [dry.summary(dry_run) for dry_run in dry_runs]
+    if as_json:
+        print_json({"ready": all(summary["ready"] for summary in summaries), "parties": summaries})
+    else:
+        from rich.console import Console
 
-            from coterie.cli._live import reach
+        from coterie.cli._live import reach
 
-            Console().print(reach(summaries))
-            print("\n\n".join(map(dry.words, summaries)))
-        dry.refuse_troubles(dry_runs)
+        Console().print(reach(summaries))
+        print("\n\n".join(map(dry.words, summaries)))
+    dry.refuse_troubles(dry_runs)
 
 
 @app.command()
@@ -223,14 +217,13 @@ def watch(
     folder: OwnFolder,
 ) -> None:
     """Where your own party stands, live, on its machine; until it ends, or Ctrl-C, which does not stop it."""
-    with exits():
-        from coterie.cli import _watch
-        from coterie.federation import party
+    from coterie.cli import _watch
+    from coterie.federation import party
 
-        try:
-            _watch.watch(party.read(folder).status)
-        except KeyboardInterrupt:
-            return
+    try:
+        _watch.watch(party.read(folder).status)
+    except KeyboardInterrupt:
+        return
 
 
 @app.command()
@@ -239,15 +232,14 @@ def stop(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask your own node to stop after its step, and wait for its end; for the user that it runs as, alone."""
-    with exits():
-        from coterie.federation import control, party
+    from coterie.federation import control, party
 
-        own = party.read(folder)
-        told = control.ask(own.folder, "stop")
-        if "warning" in told:
-            print(f"warning: {told['warning']}", file=sys.stderr)
-        words = f"{own.name}: stopped. Start it again to go on; nothing is lost."
-        answer({"name": own.name, "stopped": True}, words, as_json)
+    own = party.read(folder)
+    told = control.ask(own.folder, "stop")
+    if "warning" in told:
+        print(f"warning: {told['warning']}", file=sys.stderr)
+    words = f"{own.name}: stopped. Start it again to go on; nothing is lost."
+    answer({"name": own.name, "stopped": True}, words, as_json)
 
 
 @app.command()
@@ -257,20 +249,19 @@ def forget(
     as_json: options.AsJson = False,
 ) -> None:
     """Go on without an owner that is lost for good. All who go on run this; there is no way back."""
-    with exits():
-        from coterie.federation import actions, forgetting, party
+    from coterie.federation import actions, forgetting, party
 
-        own = party.read(folder)
-        planned = forgetting.forget(own, owner)
-        actions.record(own.folder, "forget", ledger=own.ledger, party=owner, run=planned.agreement.run)
-        forgotten, present = sorted(planned.forgotten), set(planned.agreement.owners) - planned.forgotten
-        answer(
-            {"forgotten": forgotten, "present": sorted(present)},
-            f"From its next start your party goes on without {', '.join(forgotten)}, with whoever decided the same: "
-            f"{', '.join(sorted(present))} must each run this command, and start again. What {owner} released stays "
-            "in the model; it cannot come back into this run.",
-            as_json,
-        )
+    own = party.read(folder)
+    planned = forgetting.forget(own, owner)
+    actions.record(own.folder, "forget", ledger=own.ledger, party=owner, run=planned.agreement.run)
+    forgotten, present = sorted(planned.forgotten), set(planned.agreement.owners) - planned.forgotten
+    answer(
+        {"forgotten": forgotten, "present": sorted(present)},
+        f"From its next start your party goes on without {', '.join(forgotten)}, with whoever decided the same: "
+        f"{', '.join(sorted(present))} must each run this command, and start again. What {owner} released stays "
+        "in the model; it cannot come back into this run.",
+        as_json,
+    )
 
 
 def _names(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import typer
 from coterie.cli import _footprint
 from coterie.cli import _shared as options
 from coterie.cli._cache import keep_compiled
-from coterie.cli._common import INTERRUPTED, answer, exits, print_json
+from coterie.cli._common import INTERRUPTED, answer, print_json
 from coterie.errors import CoterieError, InputError, UnforeseenError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def node(
 
     Told to stop (Ctrl-C, SIGTERM), it finishes its step and ends with status 0, as service managers expect.
     """
-    with exits(), _logged(log_format), _unforeseen_told(log_format), _own_files():
+    with _logged(log_format), _unforeseen_told(log_format), _own_files():
         from dataclasses import replace
 
         with _footprint.importing():

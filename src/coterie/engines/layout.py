@@ -26,6 +26,7 @@ from coterie.topologies.mixing import AXIS, Mixer
 
 _KEYS = ("noise_keys", "sampling_keys", "coin_keys")
 _WORLD: Any = RunWorld(*(Spec(AXIS) if name in ("shards", "mixing") else Spec() for name in RunWorld._fields))  # type: ignore[arg-type]
+_CARRY: Any = (Spec(), Spec(AXIS))  # everyone has the register; owners' states live with them
 
 
 class MeshLayout(NamedTuple):
@@ -132,11 +133,6 @@ def _own(parts: MeshLayout, world: RunWorld) -> RunWorld:
     )
 
 
-def carried(parts: MeshLayout) -> Any:
-    """Owners' states live with them; everyone has the register."""
-    return Spec(AXIS) if isinstance(parts.static.functions, Rounds) else (Spec(), Spec(AXIS))
-
-
 @partial(jax.jit, static_argnums=0)
 def start(parts: MeshLayout, world: RunWorld, params: PyTree) -> PyTree:
     """Every owner's first state, where the owner lives; and the register, everywhere."""
@@ -145,7 +141,7 @@ def start(parts: MeshLayout, world: RunWorld, params: PyTree) -> PyTree:
         world = _here(parts, world)
         return steps.start(parts.static, world, params, _own(parts, world))
 
-    return _mapped(parts, begin, (_WORLD, Spec()), carried(parts))(world, params)
+    return _mapped(parts, begin, (_WORLD, Spec()), _CARRY)(world, params)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=WIDE)
@@ -157,15 +153,15 @@ def advance(parts: MeshLayout, world: RunWorld, carry: PyTree, ticks: Tick) -> t
         world = _here(parts, world)
         return steps.take(parts.static, parts.block, _own(parts, world) if rounds else world, carry, ticks)
 
-    out = (carried(parts), Spec(None, AXIS) if rounds else Spec())
-    return _mapped(parts, take, (_WORLD, carried(parts), Spec()), out)(world, carry, ticks)
+    out = (_CARRY, Spec(None, AXIS) if rounds else Spec())
+    return _mapped(parts, take, (_WORLD, _CARRY, Spec()), out)(world, carry, ticks)
 
 
 @partial(jax.jit, static_argnums=0)
 def models(parts: MeshLayout, carry: PyTree) -> PyTree:
     """The owners' models where they live, or the register's."""
     spec = Spec(AXIS) if isinstance(parts.static.functions, Rounds) else Spec()
-    return _mapped(parts, partial(steps.models, parts.static), (carried(parts),), spec)(carry)
+    return _mapped(parts, partial(steps.models, parts.static), (_CARRY,), spec)(carry)
 
 
 def _mapped(parts: MeshLayout, function: Callable, given: tuple, back: Any) -> Callable:
@@ -192,18 +188,12 @@ def _cut(parts: MeshLayout, tree: PyTree, axis: int = 0) -> PyTree:
 
 def real(parts: MeshLayout, carry: PyTree) -> PyTree:
     """A carry without made-up owners: it can go on over another number of devices."""
-    if isinstance(parts.static.functions, Rounds):
-        return _cut(parts, carry)
     return carry[0], _cut(parts, carry[1])
 
 
 def restored(parts: MeshLayout, whole: PyTree) -> PyTree:
     """Put a carry back on the devices. Owners that fill a device up get the last owner's state; nobody reads it."""
     more = held(parts.owners, parts.mesh.size) * parts.mesh.size - parts.owners
-
-    def padded(tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], more, axis=0)]), tree)
-
-    rounds = isinstance(parts.static.functions, Rounds)
-    full = padded(whole) if rounds else (whole[0], padded(whole[1]))
-    return _placed(parts.mesh, full, carried(parts))
+    register, states = whole
+    padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], more, axis=0)]), states)
+    return _placed(parts.mesh, (register, padded), _CARRY)

@@ -134,18 +134,17 @@ def block_length(static: Static, shards: Holdings, every: int, games: int = 1) -
 
 @partial(jax.jit, static_argnums=0)
 def start(static: Static, world: RunWorld, params: PyTree, own: RunWorld | None = None) -> PyTree:
-    """What the first step begins from: owners' states, and before them the register where owners visit one.
+    """What the first step begins from: the register, which is () where owners visit none, and owners' states.
 
     `own`: the rows of the owners here, where they are spread over devices.
     """
     context = _context(own or world, jnp.int32(0), jnp.int32(0), (own or world).coin_keys)
     states = jax.vmap(static.functions.init, (None, AXES))(params, context)
-    if isinstance(static.functions, Rounds):
-        return states
-    return static.functions.open(params, world.numbers), states
+    functions = static.functions
+    return functions.open(params, world.numbers) if isinstance(functions, Visits) else (), states
 
 
-def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks: Tick) -> tuple:
+def take_rounds(static: Static, block: int, world: RunWorld, carry: tuple, ticks: Tick) -> tuple:
     """Rounds: every owner emits, messages are mixed, every owner absorbs."""
     functions = static.functions
     assert isinstance(functions, Rounds)
@@ -185,7 +184,9 @@ def take_rounds(static: Static, block: int, world: RunWorld, carry: State, ticks
             after = jax.tree.map(partial(jnp.where, tick.live), after, state)
         return after, (info, watched)
 
-    return in_blocks(step, draw, carry, ticks, block)
+    nothing, states = carry
+    states, out = in_blocks(step, draw, states, ticks, block)
+    return (nothing, states), out
 
 
 def take_visits(static: Static, block: int, world: RunWorld, carry: tuple, ticks: Tick) -> tuple:
@@ -195,7 +196,9 @@ def take_visits(static: Static, block: int, world: RunWorld, carry: tuple, ticks
     condensed, watch = _condensed(static, world), static.watch
 
     def draw(tick: Tick) -> tuple:
-        key = partial(_folded, owner=tick.owner, step=tick.step)
+        def key(keys: Array) -> Array:
+            return jax.random.fold_in(keys[tick.owner], tick.step)
+
         noise = static.noise.kind.unit(key(world.noise_keys), static.noise.size)
         batch = None  # as in rounds
         if not isinstance(static.sampler, FullBatch):
@@ -312,16 +315,13 @@ def _context(world: RunWorld, step: Array, turn: Array, keys: Array) -> Context:
     return Context(owner, step, turn, world.size, world.clip_norm, world.noise_scale, world.numbers, keys)
 
 
-def _folded(keys: Array, owner: Array, step: Array) -> Array:
-    return jax.random.fold_in(keys[owner], step)
-
-
 @partial(jax.jit, static_argnums=0)
 def models(static: Static, carry: PyTree) -> PyTree:
     """The owners' models, with a leading axis of owners; a register counts as one owner."""
+    register, states = carry
     if isinstance(static.functions, Rounds):
-        return jax.vmap(static.functions.model)(carry.public)
-    return jax.tree.map(lambda leaf: leaf[None], static.functions.model(carry[0]))
+        return jax.vmap(static.functions.model)(states.public)
+    return jax.tree.map(lambda leaf: leaf[None], static.functions.model(register))
 
 
 class PastSteps(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +21,8 @@ from coterie.evaluation.groups import groups_of
 from coterie.evaluation.selection import ballot_of
 from coterie.experiments import evaluating
 from coterie.experiments.experiment import Experiment, read_toml
-from coterie.experiments.settings import typed
-from coterie.experiments.training import ready
-from coterie.protocols import CALIBRATIONS, PROTOCOLS
+from coterie.experiments.training import Tell, ready, settings_of
+from coterie.protocols import CALIBRATIONS
 
 GAMES = 100_000
 CONFIDENCE = 0.999
@@ -49,17 +48,14 @@ class Audited(NamedTuple):
         return {"world": self.world} | self.audit.to_json()
 
 
-def audit_experiment(
-    experiment: Experiment, effort: Effort, progress: Callable[[str, int, int], None] | None = None
-) -> Audited:
+def audit_experiment(experiment: Experiment, effort: Effort, tell: Tell) -> Audited:
     """Attack the experiment's mechanism at its worst; no data set is read.
 
     The world is small: as many records and steps as the attack needs. Noise, sampling and releases are made for it by
     the protocol, so it has its own certificate. The largest of the owners' budgets is attacked.
     """
-    known = PROTOCOLS.find(experiment.protocol).settings
+    options = settings_of(experiment)
     _check.one_of("calibration", experiment.calibration, CALIBRATIONS)
-    options = typed(experiment.protocol, known, experiment.settings)
     budgets = experiment.epsilon.values() if isinstance(experiment.epsilon, dict) else experiment.epsilon
     world = AuditWorld(
         owners=experiment.owners or AuditWorld.owners,
@@ -69,7 +65,6 @@ def audit_experiment(
         delta=experiment.delta,
         calibration=experiment.calibration,
     )
-    tell = progress or (lambda what, done, of: None)
     tell("choosing noise", 0, 0)
     setting = worst_case(experiment.protocol, world, options)
     audited = audit(
@@ -83,26 +78,21 @@ def audit_experiment(
     return Audited(setting.words, audited)
 
 
-def audit_run(
-    folder: Path, effort: Effort, seed: int | None, progress: Callable[[str, int, int], None] | None = None
-) -> Audited:
+def audit_run(folder: Path, effort: Effort, seed: int | None, tell: Tell) -> Audited:
     """Attack a run by its own releases, noise and sampling: those of the owner with the largest certificate.
 
     The experiment is made ready again as it was for the run, which takes its data; the records themselves are not used.
     """
     result, experiment = read_result(folder), read_toml(folder / "experiment.toml")
-    tell = progress or (lambda what, done, of: None)
     check_effort(GAMES if effort.games is None else effort.games, effort.confidence)
     setup = ready(experiment, None, tell)
     task, program = setup.prepared.task, setup.program
     certificates = certificates_of(program.plan, task.delta)
     _check_same(folder, result, certificates)
     owner = max(range(task.owners), key=lambda member: certificates[member].epsilon)
-    options = typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
-    training = evaluating.for_training(experiment, task)
-    setting = whole.of_run(
-        whole.PlayedRun(experiment.protocol, options, experiment.calibration, training, program), owner
-    )
+    options, training = settings_of(experiment), evaluating.for_training(experiment, task)
+    played = whole.PlayedRun(experiment.protocol, options, experiment.calibration, training, program)
+    setting = whole.of_run(played, owner)
     table = setup.prepared.table
     groups = groups_of(table, experiment.evaluate_by)
     sheet = sheet_of(table, task.problem, program.plan.relation, groups, task.unit)

@@ -10,12 +10,14 @@ from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import UNSET
 
 from coterie.accounting import warnings_of
 from coterie.accounting.plans import named_against, person_of, worst_against
 from coterie.experiments import recompute
 from coterie.mechanisms.sampling import FixedSize, FullBatch, OnePass, Passes, Poisson, Sampler
 from coterie.problems.datasets import DATASETS
+from coterie.relations import named
 from coterie.reports.promise import promise
 from coterie.reports.statement import KEPT, SOMETIMES, Facts, statement, undeclared
 from coterie.reports.written import Certified, Number, Provenance, WrittenNetwork, WrittenPrivacy
@@ -104,6 +106,7 @@ def privacy(
 ) -> WrittenPrivacy:
     """What result.json and a model's file say of it; `claim` and `guaranteed`: as JSON."""
     worst, known = max(certificates, key=lambda certificate: certificate.epsilon), guaranteed["facts"]
+    public = named(worst.relation).sizes_are_public
     beside = (known["all_others"], known["person"], known.get("pair"))
     together, person, pair = (None if written is None else Number(written["epsilon"]) for written in beside)
     return WrittenPrivacy(
@@ -111,7 +114,7 @@ def privacy(
         unit=worst.unit,
         view=worst.view,
         delta=Number(worst.delta),
-        budget=tuple(map(float, budgets)),
+        budget=budgets[0] if len(set(budgets)) == 1 else tuple(budgets),
         claimed=None if claim["epsilon"] is None else Number(claim["epsilon"]),
         claim=claim,
         certified=Certified(
@@ -130,6 +133,7 @@ def privacy(
             *warnings_of(certificates),
         ),
         **guaranteed,
+        oracle=UNSET if public else ("claim", "claimed_epsilon", "warnings"),
     )
 
 

@@ -7,8 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
-from msgspec.structs import replace
 
 from coterie import topologies
 from coterie.accounting import Claim
@@ -30,7 +28,6 @@ from coterie.reports.written import (
     Run,
     WrittenMetric,
     WrittenPartition,
-    WrittenPrivacy,
     plain,
 )
 
@@ -105,7 +102,7 @@ class Result(Fitted):
             centre=told[0],
             selection=told[1],
             evaluation=told[2],
-            privacy=_privacy(self),
+            privacy=describe.privacy(self.certificates, self.claim.to_json(), task.epsilon, self.guarantee),
             step=self.program.step,
             sizes=task.sizes,
             oracle=() if public else ("sizes",),
@@ -145,16 +142,6 @@ class Result(Fitted):
             return int(self.steps[-1]) * 2 * self.prepared.task.owners + tables
         per_round = topologies.messages_per_round(self.prepared.task.topology)
         return round((int(self.steps[-1]) * self.gossip_steps + self.consensus) * per_round) + tables
-
-
-def _privacy(result: Result) -> WrittenPrivacy:
-    budgets, public = result.prepared.task.epsilon, result.program.plan.relation.sizes_are_public
-    told = describe.privacy(result.certificates, result.claim.to_json(), budgets, result.guarantee)
-    return replace(
-        told,
-        budget=budgets[0] if len(set(budgets)) == 1 else budgets,
-        oracle=UNSET if public else ("claim", "claimed_epsilon", "warnings"),
-    )
 
 
 def _metric(result: Result) -> WrittenMetric:

@@ -21,13 +21,15 @@ from coterie.experiments.fitting import Fitted, Probe, fitted, joint_of, probe_o
 from coterie.experiments.logs import send, wanted
 from coterie.experiments.measured import central_of, measured
 from coterie.experiments.oracle import OracleArray, oracle
-from coterie.experiments.over_epsilon import over_epsilon
 from coterie.experiments.prepare import Prepared
 from coterie.experiments.result import Result
-from coterie.experiments.training import Keeping, Ready, Tell, ready, train
+from coterie.experiments.training import Keeping, Ready, Tell, consented, ready, settings_of, train
 from coterie.program import Program
+from coterie.protocols import Task, build
 from coterie.protocols.baselines import alone
+from coterie.protocols.mixing import mixing_of
 
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of every owner's budget, where other budgets are asked for
 _ENDLESS = 1e6  # a budget that asks for no caution: steps are chosen as if there were no noise
 
 
@@ -83,7 +85,7 @@ def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     central = central_of(prepared)
     other_budgets = oracle(np.zeros((0, 3)))
     if experiment.sweep is not None:
-        other_budgets = over_epsilon(experiment, setup, look, tell)
+        other_budgets = _over_epsilon(experiment, setup, look, tell)
     return Result(
         **vars(done),
         joint=joint_of(done.curve[-1], prepared, done.program),
@@ -102,6 +104,35 @@ def _each_alone(program: Program, prepared: Prepared, look: Probe, seed: int) ->
     """The metric of every owner's own model: nobody talks to anybody."""
     trace = simulate(program, prepared.shards, topologies.IDENTITY, seed=seed, probe=look)
     return oracle(trace.probes[0][-1])
+
+
+def _over_epsilon(experiment: Experiment, made: Ready, look: Probe, tell: Tell) -> OracleArray:
+    """(budgets, 3) the largest owner's ε, the joint model's metric, and that of each owner alone, means by size.
+
+    Settings that were left to the protocol are chosen anew for each budget, as a run with that budget would. Nobody
+    spent these budgets, and nothing of it is in the run's transcript or ledger.
+    """
+    settings, rows = settings_of(experiment), []
+    for done, factor in enumerate(FACTORS):
+        tell("other budgets", done, len(FACTORS))
+        task = replace(
+            made.prepared.task, epsilon=tuple(factor * budget for budget in made.prepared.task.epsilon)
+        )
+        program = build(experiment.protocol, task, settings, experiment.calibration)
+        _, mixer, consensus = mixing_of(task, program, experiment.gossip_steps)
+        joint = simulate(program, made.prepared.shards, mixer, seed=experiment.seed, probe=look)
+        if consensus:
+            joint = consented(task, consensus, joint, look)
+        local = simulate(
+            alone(task), made.prepared.shards, topologies.IDENTITY, seed=experiment.seed + 1, probe=look
+        )
+        rows.append((max(task.epsilon), *(_mean(trace.probes[0][-1], task) for trace in (joint, local))))
+    return oracle(np.array(rows))
+
+
+def _mean(values: np.ndarray, task: Task) -> float:
+    """The mean over models, by size where every owner has a model of its own."""
+    return float(np.average(values, weights=task.sizes if len(values) == task.owners else None))
 
 
 def _watched(look: Probe, watch: Watch, setup: Ready) -> Probe:

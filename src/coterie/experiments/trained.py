@@ -151,11 +151,7 @@ def _chosen(selected: Selected) -> str:
 
 def _model(left: _Left, told: dict[str, Any]) -> TrainedModel:
     """The model with all that its file tells; `told`: of its training, beside its settings."""
-    plan, problem, certificates = left.program.plan, left.task.problem, left.certificates
-    if not plan.relation.sizes_are_public:
-        certificates = _publishable(certificates, left.experiment.calibration)
-    guarantee = describe.guarantee(plan, certificates, left.experiment, left.table, left.engine)
-    own = MODELS.is_own(problem.model.name)
+    problem, own = left.task.problem, MODELS.is_own(left.task.problem.model.name)
     return TrainedModel(
         description=Description(
             **inputs_of(left.table),
@@ -165,7 +161,7 @@ def _model(left: _Left, told: dict[str, Any]) -> TrainedModel:
             loss=problem.loss.name,
             decision=left.decision,
             training=_training(left.experiment, left.task, left.program, left.owners) | told,
-            privacy=_privacy(certificates, left.task.epsilon, left.program, guarantee),
+            privacy=_privacy(left),
             metrics={},
         ),
         steps=constants(left.features, left.table.x.shape[1:]),
@@ -189,15 +185,15 @@ def _training(experiment: Experiment, task: Task, program: Program, names: Seque
     }
 
 
-def _privacy(
-    certificates: Sequence[Certificate], budgets: Sequence[float], program: Program, guarantee: dict[str, Any]
-) -> dict[str, Any]:
+def _privacy(left: _Left) -> dict[str, Any]:
     """The model's privacy, in the form of result.json, so that one program checks both."""
-    claim = program.claim.to_json()
-    if not program.plan.relation.sizes_are_public:  # what a paper claims may follow from them
+    plan, claim, certificates = left.program.plan, left.program.claim.to_json(), left.certificates
+    if not plan.relation.sizes_are_public:  # what a paper claims may follow from them
         claim |= {"epsilon": None, "note": "not stated, as it would tell numbers of records"}
-    told = plain(describe.privacy(certificates, claim, budgets, guarantee))
-    return {name: told[name] for name in _KEPT}
+        certificates = _publishable(certificates, left.experiment.calibration)
+    guarantee = describe.guarantee(plan, certificates, left.experiment, left.table, left.engine)
+    told = plain(describe.privacy(certificates, claim, left.task.epsilon, guarantee))
+    return {name: told[name] for name in _KEPT} | {"budget_epsilon": list(map(float, left.task.epsilon))}
 
 
 def _publishable(certificates: Sequence[Certificate], calibration: str) -> Sequence[Certificate]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -49,10 +49,14 @@ class Ready(NamedTuple):
     centred: Centred | None = None  # the charged centre of the features, where there is one
 
 
+def settings_of(experiment: Experiment) -> dict[str, Any]:
+    """The protocol's own settings, of the types that it declares."""
+    return typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
+
+
 def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     """Load the data, build the protocol, choose the gossip."""
-    known = PROTOCOLS.find(experiment.protocol).settings
-    settings = typed(experiment.protocol, known, experiment.settings)
+    settings = settings_of(experiment)
     tell("loading data", 0, 0)
     prepared = prepare(experiment, data_dir)
     task = prepared.task

@@ -26,11 +26,6 @@ class Quadratic(NamedTuple):
         """Excess risk of the model that knows nothing, θ = 0."""
         return float(np.sum(self.copies * 0.5 * (self.curvature + self.strength) * self.optimum**2))
 
-    @property
-    def radius(self) -> float:
-        """‖θ̂‖."""
-        return float(np.sqrt(np.sum(self.copies * self.optimum**2)))
-
 
 class Excess(NamedTuple):
     """Expected excess risk in two parts; arrays have one entry for each step size that was tried."""
@@ -53,8 +48,9 @@ class Round(NamedTuple):
     entry: tuple[np.ndarray, np.ndarray]
 
 
-def dual_averaging(problem: Quadratic, gamma: np.ndarray, rounds: int, accelerated: bool) -> Iterator[Round]:
-    """Rounds of `protocols.dual_averaging`: a(t) = t, x = −z / (A μ + γ), output the a-weighted average of x."""
+def dual_averaging(problem: Quadratic, gamma: np.ndarray, rounds: int) -> Iterator[Round]:
+    """Rounds of `protocols.dual_averaging`, accelerated: a(t) = t, x = −z / (A μ + γ), output the a-weighted average
+    of x. The gradient is taken at the average with x mixed in, and the new x enters the output."""
     curve, gamma = problem.curvature[None], gamma[:, None]
     weight = 0.0
     for a in range(1, rounds + 1):
@@ -62,14 +58,9 @@ def dual_averaging(problem: Quadratic, gamma: np.ndarray, rounds: int, accelerat
         weight += a
         after = (weight + a + 1) * problem.strength + gamma
         part = a / weight
-        if accelerated:  # gradient at the average with x mixed in; the new x enters the output
-            top = (1 - a * curve * part / before, a * curve * (1 - part) + 0 * gamma)
-            low = -part / after
-            yield Round((*top, low * top[0], low * top[1] + 1 - part), (a + 0 * gamma, low * a))
-        else:
-            top = (1 - a * curve / before, 0 * curve * gamma)
-            low = -part / before
-            yield Round((*top, low + 0 * curve, 1 - part + 0 * curve * gamma), (a + 0 * gamma, 0 * gamma))
+        top = (1 - a * curve * part / before, a * curve * (1 - part) + 0 * gamma)
+        low = -part / after
+        yield Round((*top, low * top[0], low * top[1] + 1 - part), (a + 0 * gamma, low * a))
 
 
 def descent(problem: Quadratic, step: np.ndarray, parts: np.ndarray) -> Iterator[Round]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from coterie.errors import InputError
 
 # Root mean square of a record's slope, over its bound, for calibrated and uniform predictions: the slope is 1 − p where
-# a record's own label has probability p with density 2p (see `clipping`), and ∫ 2p (1 − p)² dp = 1/6.
+# a record's own label has probability p with density 2p (see `candidates.typical_slope`), and ∫ 2p (1 − p)² dp = 1/6.
 TYPICAL = math.sqrt(1 / 6)
 MOST = 1000  # of a person's records where only their mean is declared: beyond it nobody is left
 _OFF = 1e-3  # shares are declared with few digits

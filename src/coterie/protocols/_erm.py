@@ -223,9 +223,8 @@ class Design:
     once: bool = False
     steps: int = 1
     step_size: np.ndarray | float = 1.0  # of descent
-    averaged: bool = (
-        True  # descent: the later half of the iterates, which is free; as published, the last one
-    )
+    # Descent: the later half of the iterates, which is free; as published, the last one.
+    averaged: bool = True
     sizes: Sizes = "public"
     size_noise: float | np.ndarray = 0.0
     pace: PyTree = ()  # of dual averaging

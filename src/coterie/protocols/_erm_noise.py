@@ -23,6 +23,7 @@ from coterie.protocols import _dual, _masked
 from coterie.protocols._erm import Design, noise_like
 from coterie.protocols.task import (
     Calibration,
+    ProtocolSettings,
     Task,
     calibrated,
     feature_norm,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 Aggregation: TypeAlias = Literal["once", "every_round"]
 View: TypeAlias = Literal["untrusted", "aggregator", "masked"]
-VIEWS = ("untrusted", "aggregator", "masked")
 
 PAPER_STEPS = 100  # the paper cross-validated T and η on the private data and published neither
 _ROUNDING = 1e-9
@@ -47,7 +47,7 @@ _FEWEST, _MOST = 20, 300  # default rounds of descent: beyond them the bound no 
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepSettings:
+class StepSettings(ProtocolSettings):
     """What may be set of T and η; None means chosen for the budget (certified) or as published (paper)."""
 
     steps: int | None = None
@@ -79,8 +79,7 @@ def filled(settings: Chosen, task: Task, calibration: Calibration) -> Chosen:
     paper = calibration == "paper"
     aggregation = settings.aggregation or ("once" if paper else "every_round")
     missing = settings.missing if settings.missing is not None else (0 if paper else min(1, task.owners - 1))
-    _check.one_of("aggregation", aggregation, ("once", "every_round"))
-    view = _check.one_of("view", settings.view or ("aggregator" if paper else "untrusted"), VIEWS)
+    view = settings.view or ("aggregator" if paper else "untrusted")
     _masked.check_view(view, aggregation, calibration == "certified", settings)
     check_missing(missing, task.owners)
     return replace(settings, aggregation=aggregation, view=view, missing=missing)

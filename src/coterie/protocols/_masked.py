@@ -157,9 +157,8 @@ def in_whole_numbers(plan: ReleasePlan, per_record: np.ndarray) -> ReleasePlan:
     Guarantee: all that is told of a sum follows from the sum that is charged. A sum of real numbers is rounded by what
     each owner sent, so that its last bits tell of single messages, with less noise (`test_last_bits_of_a_sum`).
     """
-    noise = (
-        np.array(plan.noise_multiplier) * per_record
-    )  # each owner's in the sum: a cell is the same for all
+    # Each owner's in the sum: a cell is the same for all.
+    noise = np.array(plan.noise_multiplier) * per_record
     return replace(plan, lattice=tuple((_finest(plan) * noise / noise.max()).tolist()))
 
 

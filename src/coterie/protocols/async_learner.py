@@ -52,6 +52,7 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
 from coterie.protocols.task import (
     Calibration,
+    ProtocolSettings,
     Task,
     calibrated,
     feature_norm,
@@ -68,7 +69,7 @@ CAUTION = 0.1  # ρ is unpublished: by default the largest owner's step is this 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ProtocolSettings):
     """What may be set; None means chosen from public constants."""
 
     ticks: int = TICKS
@@ -369,10 +370,6 @@ def _check_once(task: Task, settings: Settings) -> None:
 def _checked(settings: Settings) -> None:
     _check.count("ticks", settings.ticks)
     _check.positive("theta_max", settings.theta_max)
-    _check.one_of("steps", settings.steps, ("proof", "printed"))
-    _check.one_of("clip", settings.clip, ("visit", "once"))
-    named(settings.noise)
-    _check.one_of("learner", settings.learner or "copies", ("copies", "averaging"))
     for name in ("rho", "smoothness"):
         if (value := getattr(settings, name)) is not None:
             _check.positive(name, value)

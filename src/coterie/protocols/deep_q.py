@@ -29,7 +29,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coterie import _check
 from coterie._types import Array, PyTree
 from coterie.errors import InputError
 from coterie.mechanisms import NoNoise, ReleasePlan, gathering
@@ -46,10 +45,8 @@ from coterie.protocols.wor_sgd import Register
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-POLICIES = ("q", "coin", "global", "local")
-QUIETER = (
-    3.0  # a released loss has this many times the relative noise of a model: 5 % of the model's precision
-)
+# A released loss has this many times the relative noise of a model: 5 % of the model's precision.
+QUIETER = 3.0
 _HAIR = 2.0**-10  # of a unit's norm: more than `places.norms` may add to it for rounding
 _LOSS_SPAN = 2.0  # losses are bounded at this many times a record's loss at score 0
 
@@ -103,7 +100,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     Guarantee: with `calibration="certified"` every owner's whole transcript, choices and losses included, meets its
     own (ε, δ) under replace-one adjacency. A record acts on one released loss and on one release of each model.
     """
-    _check.one_of("policy", settings.policy, POLICIES)
     _check_linear(task)
     certified = calibration == "certified"
     plan, pace = _tuned(task, settings) if certified else _published(task, settings)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,16 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Rounds, State
 from coterie.protocols import _dual, _masked
 from coterie.protocols._dual import Pace, Public, Variant
-from coterie.protocols.task import Calibration, Task, calibrated, per_owner, plan_of, sampler_for, stated
+from coterie.protocols.task import (
+    Calibration,
+    ProtocolSettings,
+    Task,
+    calibrated,
+    per_owner,
+    plan_of,
+    sampler_for,
+    stated,
+)
 from coterie.topologies import check_gossip
 
 SOURCE = "Liu, Johansson & Shi 2022, Theorem 1"
@@ -42,7 +51,7 @@ GAMMA = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ProtocolSettings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     variant: Variant | None = None  # None: liu, or accelerated where certified and the loss is smooth
@@ -82,7 +91,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         check_gossip(task.topology)
     smooth = math.isfinite(task.problem.loss.smoothness)
     variant = settings.variant or ("accelerated" if certified and smooth else "liu")
-    _check.one_of("variant", variant, get_args(Variant))
     plan, pace = _tuned(task, settings, variant) if certified else _published(task, settings, variant)
     if calibration == "noiseless":
         plan = replace(plan, noise=NoNoise())
@@ -103,7 +111,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
         ),
         params=task.params,
         schedule=plan.releases[0] - (0 if shared is None else shared.spare),
-        claim=_claim(task, plan),
+        claim=_claim(task, plan, certified),
         aggregate=None if shared is None else np.ones(task.owners),
     )
 
@@ -194,7 +202,6 @@ def _shares(task: Task, plan: ReleasePlan, settings: Settings) -> np.ndarray:
     gradient, where s is the noise of a whole run's budget spent at once. By records: n. Where owners have their noise
     together, precision is what `_masked.weights` fills up.
     """
-    _check.one_of("weights", settings.weights, ("precision", "records"))
     together = _masked.together_of(task, settings)
     if together is not None and settings.weights == "precision":
         return _masked.weights(task, _masked.exposed(together, task.owners))
@@ -212,15 +219,14 @@ def _variance(task: Task, plan: ReleasePlan, settings: Settings) -> float:
     return task.dimension * float(np.sum((share * plan.noise_scale / batch) ** 2))
 
 
-def _claim(task: Task, plan: ReleasePlan) -> Claim:
+def _claim(task: Task, plan: ReleasePlan, certified: bool) -> Claim:
     """Theorem 1 solved for ε, with the noise that is really added to the mean gradient."""
     if plan.noise.spread == 0:
         return stated(task, None, SOURCE, "no noise: the theorem does not speak of it")
     # The theorem divides by the smallest owner's q; where owners' noises differ, each is read with its own.
-    sampled = isinstance(plan.sampler, FixedSize)
     factor, smallest = math.sqrt(12 * plan.releases[0] * math.log(1 / task.delta)), min(task.sizes)
     epsilon = max(
-        factor * plan.sampler.expected(size) / (z * (smallest if sampled else size))
+        factor * plan.sampler.expected(size) / (z * (size if certified else smallest))
         for z, size in zip(plan.noise_multiplier, plan.sizes)
     )
     covered = epsilon <= 1 and task.delta <= 1 / 3

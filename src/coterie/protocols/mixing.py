@@ -13,6 +13,7 @@ gathered T/3 rounds' worth of 1/m each by then (weights a(t) = t); local noise, 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import NamedTuple
 
 import jax
@@ -103,8 +104,4 @@ def _fewest(topology: Topology, program: Program) -> int:
     high = 1
     while not enough(high):
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=enough)

@@ -43,6 +43,7 @@ from coterie.program import ANYTHING, Batch, Context, Program, Rounds, State, Wi
 from coterie.protocols import _masked
 from coterie.protocols.task import (
     Calibration,
+    ProtocolSettings,
     Task,
     calibrated,
     feature_norm,
@@ -73,7 +74,7 @@ ROUNDED = 1e-3  # what float32 may add to a sum of weights over 10⁴ rounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ProtocolSettings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     policy: Policy | None = None
@@ -142,7 +143,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     (ε, δ) under replace-one adjacency; the plan's event is what is executed. Where noise is shared, that is for whoever
     sees all messages and knows what `colluding` other owners know.
     """
-    _check.one_of("view", settings.view, ("untrusted", "shared"))
     _masked.check_view(settings.view, "every_round", calibration == "certified", settings)
     policy = _policy(settings, calibration)
     check_push_sum(task.topology)
@@ -158,7 +158,7 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     return Program(
         functions=functions(task.problem, policy, settings.batch > 1 and not tuned, tuned),
         plan=plan,
-        numbers=_numbers(task, settings, plan, policy),
+        numbers=_numbers(task, settings, plan, policy, tuned),
         params=task.params,
         schedule=plan.releases[0],
         claim=_claim(task, plan, policy),
@@ -262,7 +262,6 @@ def _debiased(x: PyTree, w: Array) -> PyTree:
 
 def _policy(settings: Settings, calibration: Calibration) -> Policy:
     policy = settings.policy or ("clipped" if settings.view == "shared" else _DEFAULT[calibration])
-    _check.one_of("policy", policy, get_args(Policy))
     if settings.view == "shared" and policy == "tracked":
         raise InputError(
             "policy='tracked': owners' thresholds differ a little, and with them what should cancel of shared noise. "
@@ -329,8 +328,7 @@ def _share(task: Task, settings: Settings) -> np.ndarray:
     return task.owners * _masked.weights(task, _masked.exposed(together, task.owners))
 
 
-def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy) -> Numbers:
-    tuned = not isinstance(plan.sampler, FixedSize)
+def _numbers(task: Task, settings: Settings, plan: ReleasePlan, policy: Policy, tuned: bool) -> Numbers:
     share = _share(task, settings) if tuned else np.ones(task.owners)
     counts = np.array([plan.sampler.expected(size) for size in task.sizes])
     weight = share / counts if tuned else share  # as published: one record's gradient, or a batch's mean

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
@@ -24,6 +25,27 @@ from coterie.units import RECORD, Unit
 # certified: the owner's budget is a hard limit. paper: the published noise. noiseless: a baseline, no privacy.
 Calibration: TypeAlias = Literal["certified", "paper", "noiseless"]
 CALIBRATIONS = ("certified", "paper", "noiseless")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolSettings:
+    """What may be set of a protocol. A field that lists its words (`Literal`) takes no other."""
+
+    def __post_init__(self) -> None:
+        for name, words in _words_of(type(self)).items():
+            if (value := getattr(self, name)) is not None:
+                _check.one_of(name, value, words)
+
+
+@lru_cache
+def _words_of(settings: type) -> dict[str, tuple[str, ...]]:
+    """The fields that list their words, or None, and those."""
+    listed = {}
+    for name, hint in get_type_hints(settings).items():
+        for part in (hint, *get_args(hint)):
+            if get_origin(part) is Literal:
+                listed[name] = get_args(part)
+    return listed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from coterie import _check
-from coterie.accounting import Claim, certify
+from coterie.accounting import Claim
 from coterie.errors import InputError
 from coterie.mechanisms import ReleasePlan
 from coterie.program import Program
@@ -67,32 +67,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
     return _erm.assemble(task, design, plan, _claim(task, settings, plan))
 
 
-class Worth(NamedTuple):
-    """The paper's claims beside what holds, for the published noise with no weight noise (ε₂ = 0)."""
-
-    claimed: float  # Theorem 1: ε of the final model
-    certified_linear: float  # what a linear loss attains: refutes the claim where it is above it
-    claimed_own: float  # Theorem 2: ε of the smallest party's own model
-    certified_own: float  # that party's steps; also the bound on the final model for general losses
-
-
-def worth(sizes: Sequence[int], epsilon: float, delta: float) -> Worth:
-    """What Theorems 1 and 2 are worth for parties of these sizes.
-
-    >>> [round(value, 2) for value in worth([100] * 32, 0.25, 1e-5)]
-    [0.25, 1.67, 8.0, 12.6]
-    """
-    from dp_accounting import GaussianDpEvent
-
-    noise = published_multipliers(sizes, epsilon, delta)
-    return Worth(
-        claimed=epsilon,
-        certified_linear=certify(GaussianDpEvent(noise.final), delta=delta).epsilon,
-        claimed_own=epsilon * sum(sizes) / min(sizes),
-        certified_own=certify(GaussianDpEvent(noise.own), delta=delta).epsilon,
-    )
-
-
 class Multipliers(NamedTuple):
     """Noise over sensitivity of a whole published run."""
 
@@ -101,7 +75,7 @@ class Multipliers(NamedTuple):
 
 
 def published_multipliers(sizes: Sequence[float], epsilon: float, delta: float) -> Multipliers:
-    """What the published noise leaves, c such that the central claim is exact.
+    """What the published noise leaves with no weight noise (ε₂ = 0), c such that the central claim is exact.
 
     The weighted sum's noise is σ √Σ(n_j/n)², and a party's own noise over its own sensitivity is n_j/n of the
     central one's. T cancels: T steps at σ cost what one costs at σ/√T.
@@ -114,8 +88,6 @@ def published_multipliers(sizes: Sequence[float], epsilon: float, delta: float) 
 def _filled(settings: Settings, task: Task, calibration: Calibration) -> Settings:
     paper, relation = calibration == "paper", named(settings.relation)
     settings = _erm_noise.filled(settings, task, calibration)
-    _check.one_of("shares", settings.shares, ("even", "records"))
-    _check.one_of("weights", settings.weights or "records", ("records", "precision"))
     _check.probability("weight_share", settings.weight_share)
     if settings.weights == "precision" and (
         paper or not relation.sizes_are_public or settings.view != "untrusted"

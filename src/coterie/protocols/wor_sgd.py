@@ -41,6 +41,7 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
 from coterie.protocols.task import (
     Calibration,
+    ProtocolSettings,
     Task,
     calibrated,
     feature_norm,
@@ -57,7 +58,7 @@ _TINY = 1e-30  # keeps 0/0 out of the projection; no model is as short
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ProtocolSettings):
     """What may be set; None means chosen for the budget (certified) or as published (paper)."""
 
     batch: int | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from coterie._rounding import at_most
+
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -20,6 +22,15 @@ def number(value: float) -> str:
     digits, _, power = f"{value:.4g}".partition("e")
     raised = f"10{str(int(power)).translate(_RAISED)}" if power else ""
     return digits if not power else raised if digits == "1" else f"{digits}·{raised}"
+
+
+def bound(epsilon: float) -> str:
+    """A certified ε, rounded up.
+
+    >>> bound(1.57512), bound(math.inf)
+    ('ε ≤ 1.576', 'no finite ε')
+    """
+    return f"ε ≤ {number(at_most(epsilon))}" if math.isfinite(epsilon) else "no finite ε"
 
 
 def percent(part: float) -> str:

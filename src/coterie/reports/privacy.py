@@ -9,7 +9,7 @@ import msgspec
 
 from coterie._rounding import at_least, at_most
 from coterie.evaluation.words import shown, title
-from coterie.reports.amounts import number
+from coterie.reports.amounts import bound, number
 from coterie.reports.constant import an
 from coterie.reports.constant import verdict as verdict_of
 from coterie.reports.written import Run, WrittenPrivacy
@@ -117,9 +117,9 @@ def _rows(privacy: WrittenPrivacy) -> list[tuple[str, str, str, str]]:
     finding = audit.get("finding")
     finding = finding if isinstance(finding, dict) else {}
     owner = "this run" if len(privacy.certified.per_owner) == 1 else "this run, the owner with the largest"
-    world, bound = _of(audit, "world"), audit.get("certified_epsilon")
-    if isinstance(bound, (int, float)):  # what the audit attacked, with the certificate that holds for it
-        world += f"; certified for it: {_limit(bound)}"
+    world, certified = _of(audit, "world"), audit.get("certified_epsilon")
+    if isinstance(certified, (int, float)):  # what the audit attacked, with the certificate that holds for it
+        world += f"; certified for it: {bound(certified)}"
     effort, confidence = _NONE, finding.get("confidence")
     if isinstance(games := finding.get("games"), int) and isinstance(confidence, (int, float)):
         effort = f"{games:,} games, confidence {confidence:g}"
@@ -141,21 +141,17 @@ def _of(statement: dict[str, Any], key: str) -> str:
     return _NONE if value in (None, "") else str(value).replace("_", " ")
 
 
-def _limit(epsilon: float) -> str:
-    return "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(float(epsilon)))}"
-
-
 def _notes(privacy: WrittenPrivacy) -> list[str]:
     """Why a number is infinite, when a claim does not apply, warnings of a certificate, and contradictions."""
     note, unit, known_to = str(privacy.claim.get("note") or ""), privacy.unit, privacy.owners_per_person
     notes = [f"the claim is {note}" if note.startswith("outside") else note, privacy.reason]
     if privacy.all_others is not None:
-        notes.append(f"against all other owners together, were they to collude: {_limit(privacy.all_others)}")
+        notes.append(f"against all other owners together, were they to collude: {bound(privacy.all_others)}")
     if privacy.person is not None:
         meant = ", which is what budgets are for" if known_to > 1 else ""
-        notes.append(f"for one {at_owners(unit, told_owners(known_to))}: {_limit(privacy.person)}{meant}")
+        notes.append(f"for one {at_owners(unit, told_owners(known_to))}: {bound(privacy.person)}{meant}")
     if privacy.pair is not None:
-        notes.append(f"for one {at_owners(unit, 2)}: {_limit(privacy.pair)}")
+        notes.append(f"for one {at_owners(unit, 2)}: {bound(privacy.pair)}")
     notes += privacy.warnings
     if privacy.audited is not None:
         notes += _contradictions(privacy.audited, privacy.audit or {})
@@ -169,7 +165,7 @@ def _contradictions(audited: float, audit: dict[str, Any]) -> list[str]:
         ("certified_epsilon", "the certificate of what it attacked, so one of the two is wrong"),
         ("claimed_epsilon", "the claim for what it attacked, and refutes it at the stated confidence"),
     ):
-        bound = audit.get(key)
-        if isinstance(bound, (int, float)) and audited > bound:
+        refutable = audit.get(key)
+        if isinstance(refutable, (int, float)) and audited > refutable:
             refuted.append(f"the audit is above {words}")
     return refuted

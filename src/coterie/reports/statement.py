@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie._rounding import at_most
 from coterie.relations import UNIT, named
-from coterie.reports.amounts import many, number
+from coterie.reports.amounts import bound, many, number
 from coterie.units import OWNER, at_owners, noun_of, several
 
 TRANSCRIPT = "public transcript"
@@ -197,14 +197,12 @@ def _other_bound(facts: Facts) -> str:
     at_one, at_two = "", facts.person
     if facts.owners_per_person > 1:
         at_one, at_two = (
-            f" For one {facts.unit}, at one owner: ε ≤ {number(at_most(facts.epsilon))}.",
+            f" For one {facts.unit}, at one owner: {bound(facts.epsilon)}.",
             facts.pair,
         )
     if at_two is None:
         return at_one
-    epsilon = epsilon_of(at_two)
-    bound = "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}"
-    return f"{at_one} For one {at_owners(facts.unit, 2)}: {bound}."
+    return f"{at_one} For one {at_owners(facts.unit, 2)}: {bound(epsilon_of(at_two))}."
 
 
 def _released(facts: Facts) -> str:
@@ -246,9 +244,7 @@ def _released(facts: Facts) -> str:
 def together(facts: Facts) -> str:
     """The ε that holds if all other owners collude."""
     epsilon = epsilon_of(facts.all_others)
-    return (
-        "no finite ε" if math.isinf(epsilon) else f"ε ≤ {number(at_most(epsilon))}, δ = {number(facts.delta)}"
-    )
+    return bound(epsilon) + f", δ = {number(facts.delta)}" * math.isfinite(epsilon)
 
 
 def epsilon_of(certificate: dict[str, Any] | None) -> float:

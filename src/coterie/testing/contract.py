@@ -95,9 +95,8 @@ def _composed(program: Program, owner: int) -> Any:
 
     messages = messages_of(program, owner)
     charges = charges_of(program.plan, owner, messages)
-    times = (
-        messages if charges.parts == 0 else -(-messages // charges.parts)
-    )  # disjoint parts cost one of them
+    # Disjoint parts cost one of them.
+    times = messages if charges.parts == 0 else -(-messages // charges.parts)
     event = dp.SelfComposedDpEvent(charges.each, times)
     return event if charges.upfront is None else dp.ComposedDpEvent([event, charges.upfront])
 

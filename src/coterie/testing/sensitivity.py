@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from coterie._types import Array, PyTree
+from coterie.accounting.atoms import flatten
 from coterie.engines.owners import context_of, flat
 from coterie.mechanisms import ReleasePlan
 from coterie.program import Batch, Program, Rounds, Shards
@@ -34,6 +35,11 @@ class Shift(NamedTuple):
 
     allowed: float
     measured: float
+
+
+_Held: TypeAlias = tuple[
+    np.ndarray, ...
+]  # an owner's features and targets; of units also how many records each has
 
 
 class _Pair(NamedTuple):
@@ -82,7 +88,7 @@ def charged(program: Program, times: int) -> float:
     releases = times * plan.releases[OWNER] / messages_of(program, OWNER)
     total = releases * (step / faced[OWNER]) ** norm
     if plan.extra is not None:
-        total += _gaussians(plan.extra[OWNER]) * step**2
+        total += flatten(plan.extra[OWNER]).precision * step**2
     return total ** (1 / norm)
 
 
@@ -90,17 +96,6 @@ def messages_of(program: Program, owner: int) -> int:
     """How many messages an owner may send: all its releases, or one for all of them where steps are taken at home."""
     at_home = isinstance(program.functions, Rounds) and int(program.schedule) == 1
     return 1 if at_home else program.plan.releases[owner]
-
-
-def _gaussians(event: Any) -> float:
-    """Σ 1/z² over the Gaussians of an event."""
-    import dp_accounting as dp
-
-    if isinstance(event, dp.GaussianDpEvent):
-        return 1 / event.noise_multiplier**2
-    if isinstance(event, dp.SelfComposedDpEvent):
-        return event.count * _gaussians(event.event)
-    return sum(map(_gaussians, event.events)) if isinstance(event, dp.ComposedDpEvent) else 0.0
 
 
 def _normal(rng: np.random.Generator, far: float, leaf: Array) -> Array:
@@ -115,30 +110,24 @@ def _pair(
     scale: float,
     there: tuple[bool, bool] = (True, True),
 ) -> _Pair:
-    """Two data sets that differ in one record of the first batch: far away on two sides, mislabelled, not finite.
+    """Two data sets that differ in one record, or unit, of the first batch: far away on two sides, mislabelled, not
+    finite.
 
-    `there`: whether the mask has that record, in each of the two.
+    `there`: whether the mask has that record, in each of the two. Either may be the one whose unit has many records.
     """
-    plan = program.plan
-    if records.within is not None:
-        return _pair_of_units(program, records, turns, rng, scale, there)
-    x, y = records.of(OWNER)
-    drawn = [_drawn(plan, len(y), turn, rng) for turn in range(turns)]
+    held = records.rows(OWNER)
+    drawn = [_drawn(program.plan, len(held[0]), turn, rng) for turn in range(turns)]
     row = int(drawn[0][0][np.argmax(drawn[0][1] > 0)])
-    first, second = (x.copy(), y.copy()), (x.copy(), y.copy())
-    flipped = bool(rng.integers(2))
-    with np.errstate(invalid="ignore"):
-        first[0][row] = x[row] * (scale if math.isfinite(scale) else 1.0)
-        second[0][row] = x[row] * (scale if flipped else -scale)
-    if flipped:
-        second[1][row] = _mislabelled(y[row])
     times = sum(bool(np.any((positions == row) & (mask > 0))) for positions, mask in drawn)
-
+    apart = _units_apart if len(held) > 2 else _records_apart
+    first, second = apart(held, row, rng, scale)
+    if len(held) > 2 and there[1] and not rng.integers(2):
+        first, second = second, first
     return _Pair(_batches(first, drawn, row, there[0]), _batches(second, drawn, row, there[1]), times)
 
 
 def _batches(
-    held: tuple[np.ndarray, ...], drawn: list[tuple[np.ndarray, np.ndarray]], row: int, there: bool
+    held: _Held, drawn: list[tuple[np.ndarray, np.ndarray]], row: int, there: bool
 ) -> tuple[Batch, ...]:
     """What was drawn of an owner's records at each turn, with the row in the masks or not."""
     batches = []
@@ -149,26 +138,28 @@ def _batches(
     return tuple(batches)
 
 
-def _pair_of_units(
-    program: Program,
-    records: Shards,
-    turns: int,
-    rng: np.random.Generator,
-    scale: float,
-    there: tuple[bool, bool],
-) -> _Pair:
-    """Two data sets that differ in one unit of the first batch: of one record, and of as many as the cap allows.
+def _records_apart(held: _Held, row: int, rng: np.random.Generator, scale: float) -> tuple[_Held, _Held]:
+    """Two data sets that differ in one record."""
+    (x, y), first, second = held, _copied(held), _copied(held)
+    flipped = bool(rng.integers(2))
+    with np.errstate(invalid="ignore"):
+        first[0][row] = x[row] * (scale if math.isfinite(scale) else 1.0)
+        second[0][row] = x[row] * (scale if flipped else -scale)
+    if flipped:
+        second[1][row] = _mislabelled(y[row])
+    return first, second
+
+
+def _units_apart(held: _Held, row: int, rng: np.random.Generator, scale: float) -> tuple[_Held, _Held]:
+    """Two data sets that differ in one unit: of one record, and of as many as the cap allows.
 
     Those are the record again and again, on the other side, mislabelled or in pairs that cancel; far away, and one of
-    them not finite. So is the single one far away, and either of the two data sets may be the one with many.
+    them not finite. So is the single one far away.
     """
-    x, y, within = records.rows(OWNER)
-    drawn = [_drawn(program.plan, len(y), turn, rng) for turn in range(turns)]
-    row = int(drawn[0][0][np.argmax(drawn[0][1] > 0)])
-    most, far = y.shape[1], scale if math.isfinite(scale) else 1e6
-    alone, crowd = (tuple(column.copy() for column in (x, y, within)) for _ in range(2))
-    alone[0][row], alone[1][row], alone[2][row] = far * x[row, :1], y[row, :1], 1
-    crowd[0][row], crowd[1][row], crowd[2][row] = far * x[row, :1], y[row, :1], most
+    (x, y, _), alone, crowd = held, _copied(held), _copied(held)
+    far = scale if math.isfinite(scale) else 1e6
+    for unit, records in ((alone, 1), (crowd, y.shape[1])):
+        unit[0][row], unit[1][row], unit[2][row] = far * x[row, :1], y[row, :1], records
     way = rng.integers(4)
     if way == 1:
         crowd[0][row] *= -1
@@ -178,9 +169,11 @@ def _pair_of_units(
         crowd[0][row, 1::2] *= -1
     if not math.isfinite(scale):
         crowd[0][row, -1] = np.inf
-    times = sum(bool(np.any((positions == row) & (mask > 0))) for positions, mask in drawn)
-    first, second = (alone, crowd) if rng.integers(2) or not there[1] else (crowd, alone)
-    return _Pair(_batches(first, drawn, row, there[0]), _batches(second, drawn, row, there[1]), times)
+    return alone, crowd
+
+
+def _copied(held: _Held) -> _Held:
+    return tuple(column.copy() for column in held)
 
 
 def _mislabelled(label: np.generic) -> float:

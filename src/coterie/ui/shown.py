@@ -15,7 +15,7 @@ from msgspec import ValidationError, convert
 from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
-from coterie.reports.amounts import many, number
+from coterie.reports.amounts import bound, many, number
 from coterie.reports.reading import FILES, Reported, read
 from coterie.reports.topology import MOST, placed
 from coterie.reports.written import WrittenNetwork
@@ -49,8 +49,8 @@ def summary(place: Path) -> dict[str, Any]:
         "constant": plain(metric.constant),
         "constant_says": metric.constant_says,
         "oracle": sorted({*metric.oracle, *["counted"] * run.sizes_are_private}),
-        "certified": _at_most(run.privacy.certified.max),
-        "all_others": None if run.privacy.all_others is None else _at_most(run.privacy.all_others),
+        "certified": bound(run.privacy.certified.max),
+        "all_others": None if run.privacy.all_others is None else bound(run.privacy.all_others),
         "budget": budget_range(run.privacy.budgets),
         "delta": number(run.privacy.delta),
         "within": sum(run.privacy.within),
@@ -158,10 +158,6 @@ def topology(name: str, sizes: tuple[int, ...], hub: str | None) -> dict[str, An
 def plain(value: float) -> float | None:
     """A value for JSON: None where it is not finite."""
     return value if math.isfinite(value) else None
-
-
-def _at_most(epsilon: float) -> str:
-    return f"ε ≤ {number(at_most(epsilon))}" if math.isfinite(epsilon) else "no finite ε"
 
 
 def node(folder: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from coterie import _check
 from coterie.errors import InputError
 from coterie.experiments.experiment import MOST_SEED, Experiment, override
-from coterie.experiments.settings import Free, fit, typed
+from coterie.experiments.settings import Free, Positive, fit, typed
 
 THREE = ("dual_averaging", "weighted_erm", "async_learner")  # over a topology, an aggregator, one at a time
 _OWN = ("protocols", "epsilon", "seeds", "settings")  # keys of a file that are not the experiment's
@@ -51,9 +51,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
         protocols = _listed("protocols", self.protocols, str)
         for name in protocols:
             _check.one_of("protocols", name, PROTOCOLS)
-        epsilon = _listed("epsilon", self.epsilon, float)
-        for budget in epsilon:
-            _check.positive("epsilon", budget)
+        epsilon = _listed("epsilon", self.epsilon, Positive)
         seeds = _check.count("seeds", fit("seeds", self.seeds, int))
         if self.shared.seed + seeds - 1 > MOST_SEED:
             raise InputError(
@@ -152,7 +150,7 @@ def from_keys(given: dict[str, Any], source: str) -> Comparison:
         raise InputError(f"{source}: {error}") from None
 
 
-def _listed(name: str, values: Any, kind: type) -> tuple[Any, ...]:
+def _listed(name: str, values: Any, kind: Any) -> tuple[Any, ...]:
     """The values as a tuple, of one kind and none twice."""
     several = values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
     checked = tuple(fit(name, value, kind) for value in several)
