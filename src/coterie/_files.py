@@ -1,6 +1,7 @@
 """Files that are there whole or not at all."""
 
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def put(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = False)
         if durable:
             sync(path.parent)
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # nor can a file be taken away where none can be written
+            draft.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

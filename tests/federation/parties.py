@@ -274,8 +274,9 @@ def _party(place: Path, data: Path | None, injected_seed: int | None, skew: floa
     log = (place / "test.log").open("a", buffering=1)
     try:
         with stopping() as stop:
+            host = node.Host(log=lambda line: print(line, file=log), stop=stop)
             found = node.run(
-                party.read(place), data, log=lambda line: print(line, file=log), stop=stop,
+                party.read(place), data, host,
                 injected_seed=injected_seed, linger=60.0,  # as nodes do; waited for where others have ended
             )  # fmt: skip
     except CoterieError as error:

@@ -89,7 +89,9 @@ def test_a_run_of_owners_that_are_their_own_authorities_ends(world):
     def take_part(name: str) -> None:
         data = world.trial.folder / f"{name}.csv"
         own = party.read(world.home / name)
-        outcomes[name] = node.run(own, data, log=lambda line: None, stop=lambda: False, injected_seed=5)
+        outcomes[name] = node.run(
+            own, data, node.Host(log=lambda line: None, stop=lambda: False), injected_seed=5
+        )
 
     both = [threading.Thread(target=take_part, args=(name,)) for name in NAMES]
     for one in both:

@@ -121,8 +121,7 @@ class Running:
         self.outcome = node.run(
             party.read(trial.place(name)),
             trial.folder / f"{name}.csv",
-            log=self.lines.append,
-            stop=lambda: self.over,
+            node.Host(log=self.lines.append, stop=lambda: self.over),
         )
 
     def __enter__(self) -> Running:

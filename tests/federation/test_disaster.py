@@ -43,9 +43,7 @@ class Node:
             node.run(
                 party.read(self._trial.place(self._name)),
                 self._trial.folder / f"{self._name}.csv",
-                log=self.lines.append,
-                stop=lambda: self._over,
-                shown=self.snapshots.append,
+                node.Host(log=self.lines.append, stop=lambda: self._over, shown=self.snapshots.append),
             )
         except CoterieError as error:
             self.error = error

@@ -64,7 +64,7 @@ def test_no_secret_of_a_party_is_ever_with_the_founder(world):
 def test_no_node_starts_before_all_have_signed_who_made_their_keys(world, tmp_path):
     net, home = world
     with pytest.raises(InputError, match="a, b have not signed it"):
-        node.run(party.read(home / "a"), tmp_path / "none.csv", log=print, stop=lambda: False)
+        node.run(party.read(home / "a"), tmp_path / "none.csv", node.Host(log=print, stop=lambda: False))
     status, out, _ = call("node", home / "a", "--sign")
     assert (status, "a (40 records, ε = 1.0)" in out) == (0, True)
     signed = home / "a" / "consents" / "a.json"
@@ -78,7 +78,7 @@ def test_no_node_starts_before_all_have_signed_who_made_their_keys(world, tmp_pa
     agreement = agreements.read(net / "agreement.json")
     consent.given(home / "a", "a", agreement)
     with pytest.raises(InputError, match="no such file"):  # all have signed: now the file is looked for
-        node.run(party.read(home / "a"), tmp_path / "none.csv", log=print, stop=lambda: False)
+        node.run(party.read(home / "a"), tmp_path / "none.csv", node.Host(log=print, stop=lambda: False))
 
 
 def test_a_founder_cannot_pretend_consent(world):
@@ -126,7 +126,7 @@ def test_no_agreement_is_followed_that_leaves_ones_own_key_out_or_has_another(wo
     ):
         own.agreement.write_text(false.text(), encoding="utf-8")
         with pytest.raises(InputError, match=why):
-            node.run(own, tmp_path / "none.csv", log=print, stop=lambda: False)
+            node.run(own, tmp_path / "none.csv", node.Host(log=print, stop=lambda: False))
         status, _, err = call("node", home / "a", "--data", tmp_path / "none.csv", "--check")
         assert (status, why in err) == (2, True)
 
@@ -248,7 +248,7 @@ def test_a_rotated_key_opens_nothing_and_the_network_goes_on(tmp_path):
         data = tmp_path / f"{name}.csv"
         stop = over.is_set
         outcomes[place.name] = node.run(
-            party.read(place), data, log=lambda line: None, stop=stop, injected_seed=5
+            party.read(place), data, node.Host(log=lambda line: None, stop=stop), injected_seed=5
         )
 
     first = threading.Thread(target=take_part, args=("owner-0", trial.place("owner-0")))

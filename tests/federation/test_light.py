@@ -63,7 +63,9 @@ def test_what_each_part_of_the_way_to_the_first_round_took_is_given_back(tmp_pat
         given.append((bool([*own.folder.glob("journal-*")]), own.ledger.exists()))
 
     found = node.run(
-        own, trial.folder / "owner-0.csv", log=lambda line: None, stop=lambda: True, between=between
+        own,
+        trial.folder / "owner-0.csv",
+        node.Host(log=lambda line: None, stop=lambda: True, between=between),
     )
     assert (given, found.finished) == ([(False, False), (True, True)], False)
 

@@ -59,8 +59,7 @@ class Nodes:
             self.outcomes[name] = node.run(
                 party.read(trial.place(name)),
                 data,
-                log=self.lines[name].append,
-                stop=lambda: self._stop() or bool(self.errors),
+                node.Host(log=self.lines[name].append, stop=lambda: self._stop() or bool(self.errors)),
                 injected_seed=trial.seed,
                 linger=LONG,
             )

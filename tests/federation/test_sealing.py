@@ -71,7 +71,7 @@ def test_an_authority_cannot_speak_for_a_party_that_made_its_key_at_home(tmp_pat
     keys = {"a": private_key(own["a"].key), "b": private_key(own["b"].key), "false": private_key(false.key)}
     where = addresses(["a"])["a"]
     heard: list[tuple[str, bytes]] = []
-    seals = {"b": Seal(keys["a"], keys["b"].public_key(), "a", "b")} if sealed else None
+    seals = {"b": Seal(keys["a"], keys["b"].public_key(), "a", "b")} if sealed else {}
     a = ZenohTransport(own["a"], run="r", admitted=["b"], listen=where, longest=1000, seals=seals)
     a.open(lambda sender, frame: heard.append((sender, frame)))
     impostor = ZenohTransport(false, run="r", admitted=["a"], peers={"a": where}, longest=1000)
@@ -125,8 +125,11 @@ def test_owners_who_made_their_keys_at_home_run_over_sealed_frames(tmp_path):
 
     def take_part(name: str, place: Path) -> None:
         outcomes[name] = node.run(
-            party.read(place), tmp_path / f"{name}.csv", log=lambda line: None, stop=lambda: False, injected_seed=5
-        )  # fmt: skip
+            party.read(place),
+            tmp_path / f"{name}.csv",
+            node.Host(log=lambda line: None, stop=lambda: False),
+            injected_seed=5,
+        )
 
     both = [threading.Thread(target=take_part, args=(name, trial.place(name))) for name in trial.names]
     for one in both:

@@ -46,8 +46,7 @@ class Nodes:
         self.outcomes[name] = node.run(
             party.read(trial.place(name)),
             trial.folder / f"{name}.csv",
-            log=self.lines[name].append,
-            stop=self._stop,
+            node.Host(log=self.lines[name].append, stop=self._stop),
         )
 
 

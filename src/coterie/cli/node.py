@@ -137,12 +137,14 @@ def _run(own: Party, data: Path | None, log: Log, injected_seed: int | None, por
             run = federation.run(
                 own,
                 data,
-                log=log,
-                stop=lambda: signalled() or asked(),
+                federation.Host(
+                    log=log,
+                    stop=lambda: signalled() or asked(),
+                    watch=watched,
+                    shown=shown,
+                    between=_footprint.give_back,
+                ),
                 injected_seed=injected_seed,
-                watch=watched,
-                shown=shown,
-                between=_footprint.give_back,
             )
             ending.append("finished" if run.finished else "stopped")
         return run

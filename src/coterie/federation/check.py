@@ -22,9 +22,8 @@ from coterie.accounting.plans import pair_told, person_told
 from coterie.errors import BudgetError, CoterieError, InputError
 from coterie.federation import agreement as agreements
 from coterie.federation import connections, consent, forgetting, node, records, troubles
-from coterie.federation.allowed import allowed
 from coterie.federation.collaboration import Collaboration, collaboration
-from coterie.federation.honest import charged_plan, has_keys, own_masks, unaffordable
+from coterie.federation.honest import allowed, charged_plan, has_keys, own_masks, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.transport import greeting, trust, wire
 from coterie.federation.transport.lines import Log, private

@@ -1,4 +1,4 @@
-"""What an owner is charged for, and whose honesty that relies on: a trusted aggregator's, or known owners'.
+"""What an owner is charged for and allows, and whose honesty that relies on: a trusted aggregator's, or known owners'.
 
 For masked sums, known owners are those whose keys it compared with them, not with the founder, who could invent owners.
 """
@@ -6,13 +6,17 @@ For masked sums, known owners are those whose keys it compared with them, not wi
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
+from coterie._rounding import upper
+from coterie.accounting import certify
 from coterie.errors import BudgetError, InputError, LedgerError
 from coterie.federation import party as parties
 from coterie.federation.collaboration import Collaboration
 from coterie.federation.party import Party
 from coterie.mechanisms import ReleasePlan
 from coterie.mechanisms.masks import Masks, fingerprint, read_key
+from coterie.units import noun_of
 
 
 def charged_plan(party: Party, planned: Collaboration) -> ReleasePlan:
@@ -112,3 +116,40 @@ def own_masks(party: Party, planned: Collaboration) -> Masks:
     agreement = planned.agreement
     assert agreement.masks is not None
     return Masks(party.name, read_key(party.mask_key), agreement.masks.publics(), planned.bound)
+
+
+class Allowed(NamedTuple):
+    """A ledger's budget over all runs, who named it, and what one run may cost by itself."""
+
+    epsilon: float
+    delta: float
+    source: str
+    cost: float
+    view: str
+
+    @property
+    def words(self) -> str:
+        """In one line, for the owner."""
+        return (
+            f"budget: {self.source} says ε = {self.epsilon:g} at δ = {self.delta:g}, for all runs on these records; "
+            f"this run may cost ε = {upper(self.cost)} ({self.view})"
+        )
+
+
+def allowed(party: Party, planned: Collaboration, at: int, plan: ReleasePlan) -> Allowed:
+    """The owner's budget or, where it named none, the agreement's. `plan`: what the ledger is charged for.
+
+    InputError where the agreement's delta is no promise to an owner of so few records.
+    """
+    task = planned.task
+    size = task.owners if task.unit.kind == "owner" else task.sizes[at]  # of whom one would be published
+    epsilon = task.epsilon[at] if party.epsilon is None else party.epsilon
+    delta = task.delta if party.delta is None else party.delta
+    if party.delta is None and delta * size >= 1:
+        raise InputError(
+            f"delta={delta:g}: not below 1/{size}, so that publishing one {noun_of(task.unit.words)} in full would "
+            f"satisfy it. Ask for a smaller one, or set delta in {parties.NAME} yourself."
+        )
+    source = "the agreement" if party.epsilon is None else parties.NAME
+    cost = certify(plan.event(at), delta=delta, relation=plan.relation).epsilon
+    return Allowed(epsilon, delta, source, cost, plan.view)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._types import PyTree
 from coterie.errors import InputError
@@ -62,36 +62,36 @@ class Outcome:
     injected: bool  # whether the noise came from a seed that somebody knows: in tests alone
 
 
+class Host(NamedTuple):
+    """The process around a run: what it is told, and how it stops the run."""
+
+    log: Log
+    stop: Callable[[], bool]
+    # Such as `door.watched`: counts connections and messages refused before the party hears of them, and gets the
+    # second at which each certificate ends.
+    watch: Watch | None = None
+    # About once a second: where the party stands, in public values and the owner's own ledger's.
+    shown: Callable[[Mapping[str, Any]], None] = lambda snapshot: None
+    between: Callable[[], object] = lambda: (
+        None
+    )  # after each stage of the preparation: its memory can be given back
+
+
 def run(
-    party: Party,
-    data: Path | None,
-    *,
-    log: Log,
-    stop: Callable[[], bool],
-    injected_seed: int | None = None,
-    linger: float = LINGER,
-    watch: Watch | None = None,
-    shown: Callable[[Mapping[str, Any]], None] = lambda snapshot: None,
-    between: Callable[[], object] = lambda: None,
+    party: Party, data: Path | None, host: Host, *, injected_seed: int | None = None, linger: float = LINGER
 ) -> Outcome:
     """Take part until the run is over, or until told to stop.
-
-    `watch`, such as `door.watched`, counts connections and messages refused before the party hears of them; it gets
-    the second at which each certificate ends.
-
-    `shown` is told about once a second where the party stands, in public values and the owner's own ledger's. `between`
-    is called after each stage of the preparation, when its memory can be given back.
 
     `injected_seed` takes the simulator's noise in place of the owner's own: for comparison in tests alone, for who
     knows the seed can take the noise off again.
     """
-    planned = forgetting.without(party, collaboration(agreements.read(party.agreement)))
+    log, planned = host.log, forgetting.without(party, collaboration(agreements.read(party.agreement)))
     takes_part(party, planned)
     consent.given(party.folder, party.name, planned.agreement)
     has_keys(planned)
     has_records(party, planned, data)
     own = trust.identity(party.folder, party.name)
-    between()
+    host.between()
     with ExitStack() as held:
         journal = held.enter_context(_journal(party, planned.agreement.run, log))
         owner = None
@@ -99,7 +99,7 @@ def run(
             owner = held.enter_context(owners.owner(party, planned, data, journal, injected_seed, log))
         begin = Start(party, planned, owner.machine if owner else hub(party, journal, injected_seed))
         machine = begin.machine(owner and owner.sums(planned), journal)
-        between()
+        host.between()
         ends = known(party, (*planned.peers(party.name), *((ROUTER,) if party.router else ())))
         dates = {"certificates": {name: end.isoformat() for name, end in ends.items()}}
         troubles = Troubles(ends, resolved(party, planned), log)
@@ -119,22 +119,22 @@ def run(
                 log,
                 status=party.status,
                 public=lambda: {**(owner.public() if owner else {}), "troubles": troubles.now, **dates},
-                stop=stop,
+                stop=host.stop,
                 left=witnessed.left,
-                shown=shown,
+                shown=host.shown,
             ),
         )
         log(f"{party.name} joins run {planned.agreement.run[:8]} of {planned.agreement.name!r}")
-        with troubles, watch(driver.refuse, by_second(ends)) if watch else nullcontext():
+        with troubles, host.watch(driver.refuse, by_second(ends)) if host.watch else nullcontext():
             finished = driver.run()
+        selected, told = _after_training(begin.planned, machine) if finished else (None, None)
         return Outcome(
             party=party,
             collaboration=begin.planned,
             finished=finished,
             model=machine.model() if finished else None,
-            **(
-                _after_training(begin.planned, machine) if finished else {"selected": None, "published": None}
-            ),
+            selected=selected,
+            published=told,
             spent=owner.outlet.spent() if owner else None,
             charged=len(owner.outlet.steps) if owner else 0,
             status=driver.snapshot("finished" if finished else "stopped"),
@@ -143,18 +143,20 @@ def run(
         )
 
 
-def _after_training(planned: Collaboration, machine: Machine | None) -> dict[str, Any]:
+def _after_training(
+    planned: Collaboration, machine: Machine | None
+) -> tuple[Selected | None, Published | None]:
     """The choice and the metrics from the tables after training, as far as they have come."""
-    evaluation: dict[str, Any] = {"selected": None, "published": None}
+    chosen, told = None, None
     if isinstance(machine, Centring):
         machine = machine.machine
     while isinstance(machine, Evaluated):
         if machine.name == "selection":
-            evaluation["selected"] = planned.selected(machine.tables(), machine.choice)
+            chosen = planned.selected(machine.tables(), machine.choice)
         else:
-            evaluation["published"] = planned.published(machine.tables())
+            told = planned.published(machine.tables())
         machine = machine.machine
-    return evaluation
+    return chosen, told
 
 
 def takes_part(party: Party, planned: Collaboration) -> None:

@@ -19,9 +19,8 @@ from coterie.evaluation.held import Division
 from coterie.evaluation.tables import Judged
 from coterie.federation import records, training
 from coterie.federation.after import evaluated, own_tables, sums_side
-from coterie.federation.allowed import allowed
 from coterie.federation.collaboration import Collaboration
-from coterie.federation.honest import charged_plan, own_masks, refuse_one_witness, unaffordable
+from coterie.federation.honest import allowed, charged_plan, own_masks, refuse_one_witness, unaffordable
 from coterie.federation.party import Party
 from coterie.federation.releases import randomness
 from coterie.federation.releases.journal import Journal

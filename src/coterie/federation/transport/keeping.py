@@ -39,7 +39,7 @@ def read_json(path: Path, kind: Any, fault: str, what: str = "") -> Any:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise InputError(f"{named}: cannot be read ({error.strerror}).") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{named}: {fault}") from error
 
 

@@ -74,9 +74,9 @@ def _secure(identity: Identity, plain: socket.socket, host: str) -> ssl.SSLSocke
             "the port is open, but nobody speaks TLS there. Another program? Correct the address"
         ) from error
     except (ssl.SSLError, OSError) as error:
-        reason = getattr(error, "reason", None) or error.strerror or "the connection was closed"
+        reason = _plain(error, "the connection was closed")
         raise Unreached(
-            f"who listens there does not speak TLS as a node does ({_plain(reason)}). Another program's port, or a "
+            f"who listens there does not speak TLS as a node does ({reason}). Another program's port, or a "
             "firewall that reads along? Correct the address"
         ) from error
 
@@ -112,10 +112,10 @@ def _refused_by(secured: ssl.SSLSocket) -> None:
     except TimeoutError:
         return  # it waits for this end to speak: all is well
     except (ssl.SSLError, OSError) as error:
-        reason = getattr(error, "reason", None) or error.strerror or "no reason given"
-        raise Unreached(f"it refuses this party's certificate ({_plain(reason)}). Has it ended?") from error
+        reason = _plain(error, "no reason given")
+        raise Unreached(f"it refuses this party's certificate ({reason}). Has it ended?") from error
 
 
-def _plain(reason: str) -> str:
-    """OpenSSL's name of a reason, in plain words."""
-    return reason.lower().replace("_", " ")
+def _plain(error: OSError, otherwise: str) -> str:
+    """OpenSSL's name of a reason, or the system's words, in plain words."""
+    return (getattr(error, "reason", None) or error.strerror or otherwise).lower().replace("_", " ")

@@ -198,7 +198,8 @@ def _fit(leaf: np.ndarray, within: Within) -> np.ndarray:
 
 def pack(tree: PyTree) -> bytes:
     """A tree's leaves as one body."""
-    return b"".join(_little(np.asarray(leaf)).tobytes() for leaf in jax.tree.leaves(tree))
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    return b"".join(np.ascontiguousarray(leaf, leaf.dtype.newbyteorder("<")).tobytes() for leaf in leaves)
 
 
 def unpack(body: bytes, like: Layout) -> PyTree:
@@ -225,7 +226,3 @@ def _refuse_beyond(leaf: np.ndarray, within: Within) -> None:
         if (np.abs(leaf) > _limit(str(leaf.dtype))).any():
             raise Refused("too large")
         raise Refused(f"beyond what the protocol allows: must be within [{within.low:g}, {within.high:g}]")
-
-
-def _little(leaf: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(leaf, leaf.dtype.newbyteorder("<"))

@@ -47,7 +47,7 @@ _PATIENCE = 20_000  # microseconds that a message waits for room in the queue be
 Deliver = Callable[[str, bytes], None]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ZenohTransport:
     """A party's connections to its peers, from `open` to `close`. Addresses are host:port."""
 
