@@ -99,8 +99,11 @@ def test_a_node_runs_and_is_watched_as_a_service_that_can_write_nothing_else(tmp
     over, said = threading.Event(), ""
     other = threading.Thread(
         target=node.run,
-        args=(party.read(trial.place("owner-0")), trial.folder / "owner-0.csv"),
-        kwargs={"log": lambda line: None, "stop": over.is_set},
+        args=(
+            party.read(trial.place("owner-0")),
+            trial.folder / "owner-0.csv",
+            node.Host(log=lambda line: None, stop=over.is_set),
+        ),
     )
     try:
         assert "READY=1" in manager.heard()

@@ -127,6 +127,20 @@ def test_walls() -> None:
     np.testing.assert_allclose(prox(box(1.0), jnp.array([3.0, -0.5]), 0.0), [1.0, -0.5], rtol=1e-6)
 
 
+@each_penalty
+def test_what_a_penalty_says_of_itself_is_so(penalty: Penalty) -> None:
+    """What is released rests on it: where a gradient says all, and is affine, optima are moved by less."""
+    far, rng = tree(np.array([3.0, -4.0, 5.0])), np.random.default_rng(0)
+    assert penalty.walled == (not np.isfinite(float(penalty.value(far))))
+    points = rng.normal(size=(200, 2, 3)) * 0.2
+    slopes = [
+        [flat(penalty.gradient(tree(x))) for x in (one, other, (one + other) / 2)] for one, other in points
+    ]
+    bends = max(float(np.abs((one + other) / 2 - middle).max()) for one, other, middle in slopes)
+    assert penalty.affine == (bends < 1e-5 and not penalty.walled)
+    assert penalty.smooth == (math.isfinite(penalty.smoothness) and not penalty.walled)
+
+
 def test_prox_of_elastic_net_is_a_soft_threshold() -> None:
     shrunk = prox(elastic_net(1.0, 1.0), jnp.array([3.0, 0.4, -2.0]), 0.5)
     np.testing.assert_allclose(shrunk, [2.5 / 1.5, 0.0, -1.5 / 1.5], rtol=1e-6)

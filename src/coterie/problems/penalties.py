@@ -36,6 +36,10 @@ class Penalty(NamedTuple):
     walled: bool = False  # whether it is infinite outside of its domain
 
 
+# What a wall around a penalty changes: its gradient no longer says all.
+_WALL = {"smooth": False, "affine": False, "walled": True}
+
+
 def prox(penalty: Penalty, v: PyTree, step: Array | float) -> PyTree:
     """argmin_x ‖x - v‖²/2 + step h(x).
 
@@ -111,12 +115,10 @@ def ball(radius: float, strength: float = 0.0) -> Penalty:
         curvature = weight * strength + quad
         return _scaled(z, -_quotient(radius, jnp.maximum(_norm(z), radius * curvature)))
 
-    return inside._replace(
-        name="ball",
-        value=lambda x: _inside(_norm(x), radius, inside.value(x)),
-        minimise=minimise,
-        walled=True,
-    )
+    def value(x: PyTree) -> Array:
+        return _inside(_norm(x), radius, inside.value(x))
+
+    return inside._replace(name="ball", value=value, minimise=minimise, **_WALL)
 
 
 @lru_cache
@@ -135,7 +137,7 @@ def box(bound: float, strength: float = 0.0) -> Penalty:
             lambda leaf: -leaf * _quotient(bound, jnp.maximum(jnp.abs(leaf), bound * curvature)), z
         )
 
-    return inside._replace(name="box", value=value, minimise=minimise, walled=True)
+    return inside._replace(name="box", value=value, minimise=minimise, **_WALL)
 
 
 @lru_cache
