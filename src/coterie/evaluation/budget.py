@@ -19,7 +19,7 @@ from coterie.accounting.plans import with_more
 from coterie.errors import InputError
 from coterie.evaluation.centre import Sums, noise_length
 from coterie.evaluation.estimate import half_width
-from coterie.evaluation.groups import Groups
+from coterie.evaluation.groups import RecordGroups
 from coterie.evaluation.selection import SURE, Ballot
 from coterie.evaluation.sheet import UNIT, Sheet
 from coterie.mechanisms.plan import ReleasePlan, TableNoise
@@ -41,7 +41,7 @@ class TellsNothing(InputError):
 
 
 def sheet_of(
-    table: Table, problem: Problem, relation: str, groups: Groups | None = None, unit: Unit = RECORD
+    table: Table, problem: Problem, relation: str, groups: RecordGroups | None = None, unit: Unit = RECORD
 ) -> Sheet:
     """The form of an owner's table for this problem."""
     classes = {"binary": 2, "multiclass": len(table.classes), "regression": 0}[table.task]

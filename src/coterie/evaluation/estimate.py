@@ -48,7 +48,7 @@ class Estimates(NamedTuple):
     groups: list[dict[str, Estimate]]  # metrics of each group
 
 
-class Moments:
+class TableMoments:
     """A sum of tables with the noise that is in it, in records."""
 
     def __init__(self, sheet: Sheet, total: np.ndarray, variance: float, rows: int | None) -> None:
@@ -98,8 +98,8 @@ class Moments:
 
 
 def estimates(sheet: Sheet, total: np.ndarray, variance: float, rows: int | None) -> Estimates:
-    """What the sum of tables over all owners tells; `rows` as in `Moments`."""
-    moments = Moments(sheet, total, variance, rows)
+    """What the sum of tables over all owners tells; `rows` as in `TableMoments`."""
+    moments = TableMoments(sheet, total, variance, rows)
     if sheet.task == "regression":
         return Estimates(_of_quantity(moments), None, None, _groups(moments))
     places = _decided(sheet, moments.columns("cells"))
@@ -114,7 +114,7 @@ def half_width(sheet: Sheet, variance: float, rows: int, likely: float) -> float
     `likely`: what it is expected to be; absolute errors scatter about as much as they are. The noise's part is exact,
     for it does not depend on any record.
     """
-    moments = Moments(sheet, np.zeros(sheet.width), variance, rows)
+    moments = TableMoments(sheet, np.zeros(sheet.width), variance, rows)
     if sheet.task == "regression":
         noise, spread = moments.noise_of(moments.columns("absolute"), np.ones(1)), likely**2
     else:
@@ -197,7 +197,7 @@ def _interval(value: float, variance: float, within: tuple[float, float], spare:
 # Classes.
 
 
-def _of_decisions(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
+def _of_decisions(moments: TableMoments, places: np.ndarray) -> dict[str, Estimate]:
     """Accuracy, balanced accuracy and, of two classes, recall. `places`: (true, decided, …) which cells count there."""
 
     def accuracy(counts: np.ndarray) -> float:
@@ -216,7 +216,7 @@ def _of_decisions(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
     return metrics
 
 
-def _of_ranks(moments: Moments) -> dict[str, Estimate]:
+def _of_ranks(moments: TableMoments) -> dict[str, Estimate]:
     """AUC and average precision of the second class; of several classes the mean, each against all others."""
     tables = moments.columns("cells")[None]
     if moments.sheet.task == "multiclass":
@@ -226,7 +226,7 @@ def _of_ranks(moments: Moments) -> dict[str, Estimate]:
     return {name: _mean_area(moments, tables, name) for name in _AREAS}
 
 
-def _mean_area(moments: Moments, tables: np.ndarray, name: str) -> Estimate:
+def _mean_area(moments: TableMoments, tables: np.ndarray, name: str) -> Estimate:
     """Noise is added up as it is; sampling as if all classes erred together, for how they do is not in the table."""
     area, hides, least = _AREAS[name]
     cells = moments.values[tables]
@@ -255,7 +255,7 @@ _AREAS: dict[str, tuple[curves.Area, float, float]] = {
 }
 
 
-def _brier(moments: Moments) -> dict[str, Estimate]:
+def _brier(moments: TableMoments) -> dict[str, Estimate]:
     """The mean of squared differences. How they scatter is bounded: by their mean, and by their bands."""
     if all(block.name != "brier" for block in moments.sheet.blocks):
         return {}
@@ -273,14 +273,14 @@ def _brier(moments: Moments) -> dict[str, Estimate]:
     return {"brier": _interval(scale * mean, (scale / rows) ** 2 * (noise + scatter), within)}
 
 
-def _count(moments: Moments, place: np.ndarray) -> Estimate:
+def _count(moments: TableMoments, place: np.ndarray) -> Estimate:
     value = float(moments.values[place].sum())
     part = min(max(value / max(moments.rows, 1.0), 0.0), 1.0)
     variance = moments.noise_of(place, np.ones(place.shape)) + moments.rows * part * (1 - part) + _RARE
     return _interval(value, variance, (0.0, math.inf))
 
 
-def _calibration(moments: Moments) -> list[Band] | None:
+def _calibration(moments: TableMoments) -> list[Band] | None:
     """The rate of the second class in each two bands, where scores are log odds."""
     if moments.sheet.task != "binary" or all(block.name != "brier" for block in moments.sheet.blocks):
         return None
@@ -296,7 +296,7 @@ def _calibration(moments: Moments) -> list[Band] | None:
 # Groups.
 
 
-def _groups(moments: Moments) -> list[dict[str, Estimate]]:
+def _groups(moments: TableMoments) -> list[dict[str, Estimate]]:
     """Metrics of each group by itself. How many records are in it is not known but for the table."""
     sheet = moments.sheet
     if sheet.task == "regression":
@@ -304,7 +304,7 @@ def _groups(moments: Moments) -> list[dict[str, Estimate]]:
     return [_decisions_of(moments, moments.columns("groups")[at][:, :, None]) for at in range(sheet.groups)]
 
 
-def _decisions_of(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
+def _decisions_of(moments: TableMoments, places: np.ndarray) -> dict[str, Estimate]:
     metrics = {"records": _count(moments, places), **_of_decisions(moments, places)}
     if len(places) == 2:
         metrics["false_positive_rate"] = moments.share(
@@ -313,7 +313,7 @@ def _decisions_of(moments: Moments, places: np.ndarray) -> dict[str, Estimate]:
     return metrics
 
 
-def _quantity_of(moments: Moments, at: int) -> dict[str, Estimate]:
+def _quantity_of(moments: TableMoments, at: int) -> dict[str, Estimate]:
     """Means over a number of records that is noisy itself: both enter the noise's variance."""
     count = moments.columns("group count")[[at]]
     metrics, records = {"records": _count(moments, count)}, float(moments.values[count][0])
@@ -333,7 +333,7 @@ def _quantity_of(moments: Moments, at: int) -> dict[str, Estimate]:
 # A quantity, in halves of its range.
 
 
-def _of_quantity(moments: Moments) -> dict[str, Estimate]:
+def _of_quantity(moments: TableMoments) -> dict[str, Estimate]:
     """Mean squared, absolute and plain error, and R². What scatters with fourth powers is bounded by second ones."""
     rows = moments.rows
     columns = np.concatenate(
@@ -357,7 +357,9 @@ def _of_quantity(moments: Moments) -> dict[str, Estimate]:
     return metrics | {"r2": _r2(moments, columns, rows, (square, float(target), float(target2)))}
 
 
-def _r2(moments: Moments, columns: np.ndarray, rows: float, means: tuple[float, float, float]) -> Estimate:
+def _r2(
+    moments: TableMoments, columns: np.ndarray, rows: float, means: tuple[float, float, float]
+) -> Estimate:
     square, target, target2 = means
     spread = target2 - target**2
     gradient = np.array([0.0, 0.0, 0.0, -2 * target, 1.0]) / rows

@@ -15,7 +15,7 @@ MOST = 50
 OTHERS = "none of these"
 
 
-class Groups(NamedTuple):
+class RecordGroups(NamedTuple):
     """Which groups there are. All of it is public; which group a record is in is not."""
 
     column: str
@@ -31,7 +31,7 @@ class Groups(NamedTuple):
         return np.where(some.any(axis=1), some.argmax(axis=1), len(self.names) - 1)
 
 
-def groups_of(table: Table, column: str | None) -> Groups | None:
+def groups_of(table: Table, column: str | None) -> RecordGroups | None:
     """The groups by a column; InputError where it has no declared list of values."""
     if column is None:
         return None
@@ -50,9 +50,11 @@ def groups_of(table: Table, column: str | None) -> Groups | None:
     )
 
 
-def _groups(field: Field, first: int) -> Groups:
+def _groups(field: Field, first: int) -> RecordGroups:
     if isinstance(field, Flag):
-        return Groups(field.name, (f"{field.name}: yes", f"{field.name}: no", OTHERS), first, is_flag=True)
+        return RecordGroups(
+            field.name, (f"{field.name}: yes", f"{field.name}: no", OTHERS), first, is_flag=True
+        )
     if not isinstance(field, (Binned, Category)):
         raise InputError(
             f"evaluate_by={field.name!r}: has no declared list of values to group by. Declare it as a list, or as bins."
@@ -62,4 +64,4 @@ def _groups(field: Field, first: int) -> Groups:
         raise InputError(
             f"evaluate_by={field.name!r}: has {len(names)} values, at most {MOST} can be told apart. Declare fewer."
         )
-    return Groups(field.name, (*names, OTHERS), first, is_flag=False)
+    return RecordGroups(field.name, (*names, OTHERS), first, is_flag=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.accounting import certify
 from coterie.evaluation.estimate import Band, Estimate, estimates
-from coterie.evaluation.groups import Groups
+from coterie.evaluation.groups import RecordGroups
 from coterie.evaluation.sheet import Sheet
 from coterie.mechanisms.plan import ReleasePlan, TableNoise
 from coterie.relations import UNIT, Relation
@@ -80,7 +80,7 @@ def published(
     delta: float,
     bounds: tuple[float, float] | None = None,
     diverged: bool = False,
-    groups: Groups | None = None,
+    groups: RecordGroups | None = None,
     held_out: bool = False,
 ) -> Published:
     """What the tables of these owners tell together. Post-processing: tables, plan and sizes are public.

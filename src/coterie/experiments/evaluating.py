@@ -13,7 +13,7 @@ import numpy as np
 from coterie._types import PyTree
 from coterie.evaluation import budget, selection
 from coterie.evaluation.centre import Sums
-from coterie.evaluation.groups import Groups, groups_of
+from coterie.evaluation.groups import RecordGroups, groups_of
 from coterie.evaluation.held import check_division
 from coterie.evaluation.selection import Selected
 from coterie.evaluation.tables import Judged, simulated_noise, step_of, tallied
@@ -126,7 +126,7 @@ def _own(program: Program, models: PyTree, owner: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[at], models)
 
 
-def _evaluated(prepared: Prepared, groups: Groups | None, owner: int) -> Judged:
+def _evaluated(prepared: Prepared, groups: RecordGroups | None, owner: int) -> Judged:
     """What an owner's table is made of: private."""
     rows, unit = listed((prepared.held or prepared.trained)[owner])
     x = prepared.table.x[rows]

@@ -14,7 +14,7 @@ from coterie import topologies
 from coterie.errors import InputError
 from coterie.evaluation.budget import sheet_of
 from coterie.evaluation.centre import Centred
-from coterie.evaluation.groups import Groups, groups_of
+from coterie.evaluation.groups import RecordGroups, groups_of
 from coterie.evaluation.held import held_of, trained_sizes
 from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, selected
 from coterie.evaluation.sheet import Sheet
@@ -79,7 +79,7 @@ class Collaboration:
         )
 
     @property
-    def groups(self) -> Groups | None:
+    def groups(self) -> RecordGroups | None:
         """Groups of records that are evaluated by themselves, too."""
         return groups_of(self.agreement.table, self.agreement.experiment.evaluate_by)
 

@@ -78,7 +78,7 @@ def listening(folder: Path, asked: Callable[[str], None]) -> Iterator[Control]:
     """Answer at the folder's socket until the block ends. InputError where another node does."""
     control, over = Control(), threading.Event()
 
-    class Caller(socketserver.StreamRequestHandler):
+    class Question(socketserver.StreamRequestHandler):
         timeout = _PATIENCE
 
         def handle(self) -> None:
@@ -91,7 +91,7 @@ def listening(folder: Path, asked: Callable[[str], None]) -> Iterator[Control]:
                 if "stopping" in answer:
                     over.wait()
 
-    with _bound(folder, Caller) as server:
+    with _bound(folder, Question) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="control", daemon=True)
         thread.start()
         try:

@@ -56,14 +56,14 @@ def _on_disk(
     return changed
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """What parties that made their keys at home sent: each its public key and, if it is its own authority, that."""
 
     keys: dict[str, Any]
     own: dict[str, x509.Certificate]
 
     @classmethod
-    def of(cls, files: Mapping[str, Path]) -> Asked:
+    def of(cls, files: Mapping[str, Path]) -> Requested:
         """What is in these parties' signing requests."""
         keys = {name: requests.read(path, name) for name, path in files.items()}
         own = {name: authorities.of_request(path, name) for name, path in files.items()}
@@ -99,7 +99,7 @@ def found(
     """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"folder={str(folder)!r}: is not empty. Name a new one.")
-    requested = Asked.of(asked or {})
+    requested = Requested.of(asked or {})
     parties.refuse_settings(agreement.owners)
     planned = settled(replace(agreement, **requested.entered(agreement)), optional)
     authorities.refuse_mixed(planned.agreement.authorities, planned.parties, router)
@@ -201,7 +201,7 @@ def add(
     parties.refuse_settings([owner])
     check_addresses({**where, **({owner: address} if address else {})}, (*where, owner))
     budgets = {**_budgets(old), trust.checked_name(owner): epsilon}
-    requested = Asked.of({} if asked is None else {owner: asked})
+    requested = Requested.of({} if asked is None else {owner: asked})
     planned = _changed(
         old,
         **requested.entered(old),
@@ -224,7 +224,7 @@ def rotate(folder: Path, name: str, asked: Path) -> Collaboration:
     old, where, router = opened(folder)
     known = _places(folder, collaboration(old), router)
     check_parties("party", [name], tuple(known))
-    requested = Asked.of({name: asked})
+    requested = Requested.of({name: asked})
     if not old.authorities:
         requested = requested._replace(own={})
     elif name not in requested.own:

@@ -12,7 +12,7 @@ from coterie.errors import CoterieError, InputError
 _LONGEST = 1 << 26  # bytes of an answer
 
 
-class Asked(CoterieError):
+class CommandRefused(CoterieError):
     """The command line's refusal, in its own words."""
 
 
@@ -32,7 +32,7 @@ class Teller:
                 await self.close()
                 raise
         if answer["status"]:
-            raise Asked(answer["error"] or "the command failed without a word.")
+            raise CommandRefused(answer["error"] or "the command failed without a word.")
         return json.loads(answer["out"])
 
     async def _answer(self, words: list[str]) -> dict[str, Any]:
