@@ -86,7 +86,11 @@ class Registry(Mapping[str, Row], Generic[Row]):
             return self._handed_over(name.removeprefix(MARK))
         if name not in self:
             _check.one_of(self.what, name, self)
-        return self[name]
+        if name in self._own:
+            return self._own[name]
+        if name not in self._others:
+            self._others[name] = self._loaded(name, self._plugins[name])
+        return self._others[name]
 
     def is_own(self, name: str) -> bool:
         """Whether the name is one of coterie's own."""
@@ -98,11 +102,9 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return "" if name in self._own or not found else _distribution(found[0])
 
     def __getitem__(self, name: str) -> Row:
-        if name in self._own:
-            return self._own[name]
-        if name not in self._others:
-            self._others[name] = self._loaded(name, self._plugins[name])
-        return self._others[name]
+        if name not in self:
+            raise KeyError(name)
+        return self.find(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._plugins or name in self._own or name in self._others

@@ -8,7 +8,7 @@ is not, and only the cap on them is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from coterie import _check
@@ -28,6 +28,9 @@ class Unit:
     records: the public cap, how many records of a unit an owner keeps at most. mean: whether the unit's gradients are
     averaged before they are clipped, not summed. latest: the date column that says which records stay where a unit has
     more; None: the owner's secret randomness does.
+
+    >>> Unit("column", column="patient_id", records=20).words
+    'patient with up to 20 records'
     """
 
     kind: Kind = "record"
@@ -35,6 +38,10 @@ class Unit:
     records: int = 1
     mean: bool = False
     latest: str | None = None
+    # Derived from the others. The unit as a statement has it, after "one":
+    words: str = field(init=False, repr=False, compare=False)
+    # How many times as steep as a record's a unit's gradient can become: the cap where it is a sum, else once.
+    bends: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.one_of("unit", self.kind, ("record", "column", "owner"))
@@ -46,11 +53,9 @@ class Unit:
                 f"records_per_unit={self.records}: with unit='record' it is 1. Name the column that says whose a "
                 "record is: unit='column:NAME'."
             )
-
-    @property
-    def bends(self) -> int:
-        """How many times as steep as a record's a unit's gradient can become: the cap where it is a sum, else once."""
-        return 1 if self.mean else self.records
+        most = f"{_UP_TO}{self.records:,} record{'s' * (self.records > 1)}"
+        object.__setattr__(self, "words", self.noun if self.kind == "record" else f"{self.noun}{most}")
+        object.__setattr__(self, "bends", 1 if self.mean else self.records)
 
     def __str__(self) -> str:
         return f"column:{self.column}" if self.kind == "column" else self.kind
@@ -66,17 +71,6 @@ class Unit:
             return self.kind
         name = _ID.sub("", self.column).replace("_", " ") or "person"
         return f"{name} (column)" if name in MOST else name
-
-    @property
-    def words(self) -> str:
-        """The unit as a statement has it, after "one".
-
-        >>> Unit("column", column="patient_id", records=20).words
-        'patient with up to 20 records'
-        """
-        if self.kind == "record":
-            return "record"
-        return f"{self.noun}{_UP_TO}{self.records:,} record{'s' * (self.records > 1)}"
 
 
 RECORD = Unit()

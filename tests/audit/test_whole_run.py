@@ -19,7 +19,6 @@ from coterie.experiments.experiment import Experiment
 from coterie.experiments.settings import typed
 from coterie.experiments.training import ready
 from coterie.mechanisms.noise import spec
-from coterie.protocols import PROTOCOLS
 
 SURE = 1 - 1e-7
 
@@ -30,7 +29,7 @@ def quietly(what: str, done: int, of: int) -> None:
 
 def run_of(chosen: Experiment) -> whole.PlayedRun:
     made = ready(chosen, None, quietly)
-    options = typed(chosen.protocol, PROTOCOLS[chosen.protocol].settings, chosen.settings)
+    options = typed(chosen.protocol, chosen.settings)
     return whole.PlayedRun(chosen.protocol, options, chosen.calibration, made.prepared.task, made.program)
 
 

@@ -35,7 +35,7 @@ class Settings:
     ],
 )
 def test_what_fits(given, expected):
-    found = typed("p", Settings, given)
+    found = typed("p", given, Settings)
     assert found == expected
     assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
 
@@ -57,14 +57,14 @@ def test_what_fits(given, expected):
 )
 def test_what_does_not(given, message):
     with pytest.raises(InputError, match=message):
-        typed("p", Settings, given)
+        typed("p", given, Settings)
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 def test_every_registered_protocol_accepts_its_own_defaults(protocol):
     known = PROTOCOLS[protocol].settings
     defaults = {key: value for key, value in vars(known()).items() if value is not None}
-    assert typed(protocol, known, defaults) == defaults
+    assert typed(protocol, defaults) == defaults
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
@@ -72,4 +72,4 @@ def test_every_registered_protocol_refuses_nonsense_in_words(protocol):
     known = PROTOCOLS[protocol].settings
     for key in vars(known()):
         with pytest.raises(InputError, match=rf"^{protocol}\.{key}={{}}: must be "):
-            typed(protocol, known, {key: {}})
+            typed(protocol, {key: {}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from coterie.model.description import Description, inputs_of
 from coterie.problems import losses
 from coterie.problems.datasets import encode
 from coterie.problems.feature_steps import FeatureOptions, constants, pipeline
-from coterie.problems.features import FeatureMap, PublicRows
+from coterie.problems.features import EVEN, FeatureMap, PublicRows
 from coterie.problems.fields import Binned, Category, Field, Numeric, Plain
 from coterie.problems.models import Model, linear, two_layer
 from coterie.problems.table import Table
@@ -150,7 +151,10 @@ def made(
     """A model with drawn weights."""
     given, raw = table(task, image)
     public = PublicRows(given.x, declared_by="a test")
-    mapped = pipeline(steps, given, FeatureOptions(public_rows=public, bandwidth=0.7).suiting(given))
+    options = FeatureOptions(public_rows=public, bandwidth=0.7)
+    if given.task == "regression":
+        options = replace(options, intercept=EVEN, steady=True)
+    mapped = pipeline(steps, given, options)
     x = mapped.apply(given.x)
     chosen = losses.LOSSES.find(loss or LOSSES[task][0])(len(given.classes))
     model = (

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from coterie.errors import InputError
+from coterie.experiments.experiment import Experiment
+from coterie.experiments.prepare import feature_map
 from coterie.problems import features
 from coterie.problems.feature_steps import FeatureOptions, pipeline
 from coterie.problems.features import (
@@ -95,10 +97,13 @@ def test_a_steady_intercept_is_the_same_for_long_rows_and_short() -> None:
 
 
 def test_only_a_quantity_has_a_steady_intercept() -> None:
-    options = FeatureOptions(bandwidth=3.0)
-    assert options.suiting(table()) == options
-    lengths = pipeline("ball", table(), options.suiting(table(task="regression"))).apply(rows())[:, -1]
-    np.testing.assert_allclose(lengths[np.isfinite(rows()).all(axis=1)], np.sqrt(0.5), rtol=1e-6)
+    classes, quantity = (
+        feature_map(Experiment(features="ball"), of).apply(rows())
+        for of in (table(), table(task="regression"))
+    )
+    np.testing.assert_array_equal(classes, pipeline("ball", table(), FeatureOptions()).apply(rows()))
+    finite = np.isfinite(rows()).all(axis=1)
+    np.testing.assert_allclose(quantity[finite, -1], np.sqrt(0.5), rtol=1e-6)
 
 
 def test_pooling_takes_means_of_tiles() -> None:

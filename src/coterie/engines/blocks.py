@@ -39,8 +39,8 @@ def once(tree: PyTree, step: Array) -> PyTree:
 
     if not jax.tree.leaves(tree):
         return tree
-
-    def never(pair: tuple) -> tuple:
-        return pair[0] + 1, jax.tree.map(jnp.negative, pair[1])
-
-    return jax.lax.while_loop(lambda pair: pair[0] < 0, never, (step, tree))[1]
+    return jax.lax.while_loop(
+        lambda pair: pair[0] < 0,  # never
+        lambda pair: (pair[0] + 1, jax.tree.map(jnp.negative, pair[1])),
+        (step, tree),
+    )[1]

@@ -164,15 +164,17 @@ def take_rounds(static: Static, block: int, world: RunWorld, carry: tuple, ticks
             batch = drawn(static.sampler, world.shards, _context(world, tick.step, tick.turn, keys))
         return (noise, batch), fold(world.coin_keys, tick.step)
 
-    def emit_all(own: Shards, state: State, noise: PyTree, context: Context) -> tuple:
-        return functions.emit(state, everything(own), noise, context)
-
     def step(state: State, given: tuple) -> tuple:
         tick, ((noise, batch), coins) = given
         context = _context(world, tick.step, tick.turn, coins)
         noise = jax.vmap(partial(noises.split, static.noise))(noise)
         if batch is None:
-            message, private = with_records(emit_all, world.shards, (state, noise), context)
+            message, private = with_records(
+                lambda own, state, noise, context: functions.emit(state, everything(own), noise, context),
+                world.shards,
+                (state, noise),
+                context,
+            )
         else:
             message, private = jax.vmap(functions.emit, (0, 0, 0, AXES))(state, batch, noise, context)
         message = once(message, tick.step)  # else XLA computes it anew for every neighbour

@@ -21,7 +21,8 @@ from coterie.evaluation.groups import groups_of
 from coterie.evaluation.selection import ballot_of
 from coterie.experiments import evaluating
 from coterie.experiments.experiment import Experiment, read_toml
-from coterie.experiments.training import Tell, ready, settings_of
+from coterie.experiments.settings import typed
+from coterie.experiments.training import Tell, ready
 from coterie.protocols import CALIBRATIONS
 
 GAMES = 100_000
@@ -54,7 +55,7 @@ def audit_experiment(experiment: Experiment, effort: Effort, tell: Tell) -> Audi
     The world is small: as many records and steps as the attack needs. Noise, sampling and releases are made for it by
     the protocol, so it has its own certificate. The largest of the owners' budgets is attacked.
     """
-    options = settings_of(experiment)
+    options = typed(experiment.protocol, experiment.settings)
     _check.one_of("calibration", experiment.calibration, CALIBRATIONS)
     budgets = experiment.epsilon.values() if isinstance(experiment.epsilon, dict) else experiment.epsilon
     world = AuditWorld(
@@ -90,7 +91,8 @@ def audit_run(folder: Path, effort: Effort, seed: int | None, tell: Tell) -> Aud
     certificates = certificates_of(program.plan, task.delta)
     _check_same(folder, result, certificates)
     owner = max(range(task.owners), key=lambda member: certificates[member].epsilon)
-    options, training = settings_of(experiment), evaluating.for_training(experiment, task)
+    options = typed(experiment.protocol, experiment.settings)
+    training = evaluating.for_training(experiment, task)
     played = whole.PlayedRun(experiment.protocol, options, experiment.calibration, training, program)
     setting = whole.of_run(played, owner)
     table = setup.prepared.table

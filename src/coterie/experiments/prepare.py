@@ -79,7 +79,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
     if unit != RECORD:
         own = [units_of(rows, table.whose, unit, (experiment.seed, at)) for at, rows in enumerate(own)]
     trained, held = _divided(own, experiment, unit) if experiment.hold_out else (own, None)
-    mapped = before_centre(experiment, table)
+    mapped = feature_map(experiment, table, centred=True)
     x, x_test = mapped.apply(table.x), mapped.apply(table.x_test)
     problem = problem_of(experiment, table, x.shape[1])
     judge = judge_of(experiment, table, problem.loss.name)
@@ -98,12 +98,6 @@ def centred(experiment: Experiment, prepared: Prepared, program: Program) -> tup
     return prepared._replace(features=mapped, x_test=mapped.apply(table.x_test), shards=shards), charged
 
 
-def before_centre(experiment: Experiment, table: Table) -> FeatureMap:
-    """The map of records to features; where owners are to tell their centre, around zero until they have."""
-    mapped = feature_map(experiment, table)
-    return centring.not_yet(mapped, table, experiment.centre) if experiment.centre else mapped
-
-
 def task_of(
     experiment: Experiment,
     problem: Problem,
@@ -113,6 +107,9 @@ def task_of(
     unit: Unit,
 ) -> Task:
     """What the protocol is built for: all of it public. `norm_bound`: of features."""
+    # `jax.random.key(seed)`, of seeds as experiments have them, without a program that would be compiled for it.
+    words = jax.device_put(np.array([0, experiment.seed], np.uint32))
+    key = jax.random.wrap_key_data(words, impl="threefry2x32")
     return Task(
         problem=problem,
         sizes=sizes,
@@ -120,19 +117,10 @@ def task_of(
         epsilon=budgets(experiment.epsilon, names),
         delta=experiment.delta,
         topology=build_topology(experiment.topology, len(names), experiment.seed, names=names),
-        params=problem.model.init(_key(experiment.seed)),
+        params=problem.model.init(key),
         unit=unit,
         owners_per_person=experiment.owners_per_person,
     )
-
-
-def _key(seed: int) -> jax.Array:
-    """`jax.random.key(seed)`, of seeds as experiments have them, without a program that would be compiled for it.
-
-    >>> bool(_key(2**32 - 2) == jax.random.key(2**32 - 2))
-    True
-    """
-    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
 
 
 def _divided(own: Sequence[Own], experiment: Experiment, unit: Unit) -> tuple[Sequence[Own], Sequence[Own]]:
@@ -147,8 +135,11 @@ def _divided(own: Sequence[Own], experiment: Experiment, unit: Unit) -> tuple[Se
     )
 
 
-def feature_map(experiment: Experiment, table: Table) -> FeatureMap:
-    """The experiment's map of records to features, made of what is public about the table."""
+def feature_map(experiment: Experiment, table: Table, centred: bool = False) -> FeatureMap:
+    """The experiment's map of records to features, made of what is public about the table.
+
+    `centred`: where owners are to tell their centre, with its step, which is around zero until they have.
+    """
     declared = None
     if experiment.public_rows is not None:
         if not table.test_is_public:
@@ -157,10 +148,13 @@ def feature_map(experiment: Experiment, table: Table) -> FeatureMap:
             )
         declared = features.PublicRows(table.x_test, declared_by="the experiment")
     options = feature_steps.FeatureOptions(bandwidth=experiment.bandwidth, public_rows=declared)
-    options = options.suiting(table)
+    if table.task == "regression":  # a steady intercept, as a quantity's mean may lie anywhere in its range
+        options = replace(options, intercept=features.EVEN, steady=True)
     if table.x.ndim == 2:
-        return feature_steps.pipeline(experiment.features or "ball", table, options)
-    return _of_images(experiment.features or "gradients,ball", table, options)
+        mapped = feature_steps.pipeline(experiment.features or "ball", table, options)
+    else:
+        mapped = _of_images(experiment.features or "gradients,ball", table, options)
+    return centring.not_yet(mapped, table, experiment.centre) if centred and experiment.centre else mapped
 
 
 def _of_images(names: str, table: Table, options: feature_steps.FeatureOptions) -> FeatureMap:

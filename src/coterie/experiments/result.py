@@ -102,7 +102,9 @@ class Result(Fitted):
             centre=told[0],
             selection=told[1],
             evaluation=told[2],
-            privacy=describe.privacy(self.certificates, self.claim.to_json(), task.epsilon, self.guarantee),
+            privacy=describe.privacy(
+                self.certificates, self.program.claim.to_json(), task.epsilon, self.guarantee
+            ),
             step=self.program.step,
             sizes=task.sizes,
             oracle=() if public else ("sizes",),

@@ -21,10 +21,9 @@ from coterie.experiments.fitting import Fitted, Probe, fitted, joint_of, probe_o
 from coterie.experiments.logs import send, wanted
 from coterie.experiments.measured import central_of, measured
 from coterie.experiments.oracle import OracleArray, oracle
-from coterie.experiments.prepare import Prepared
 from coterie.experiments.result import Result
-from coterie.experiments.training import Keeping, Ready, Tell, consented, ready, settings_of, train
-from coterie.program import Program
+from coterie.experiments.settings import typed
+from coterie.experiments.training import Keeping, Ready, Tell, consented, ready, train
 from coterie.protocols import Task, build
 from coterie.protocols.baselines import alone
 from coterie.protocols.mixing import mixing_of
@@ -76,11 +75,12 @@ def run(
 def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     """What was trained, beside what each owner reaches alone and what all records together would give."""
     experiment, prepared, task = done.experiment, done.prepared, done.prepared.task
-    tell("each owner alone", 0, 0)
-    local_only = _each_alone(alone(task), prepared, look, experiment.seed + 1)
-    tell("each owner alone, no privacy", 0, 0)
-    incautious = replace(task, epsilon=(_ENDLESS,) * task.owners)
-    own = _each_alone(alone(incautious, private=False), prepared, look, experiment.seed + 1)
+    incautious, reached = replace(task, epsilon=(_ENDLESS,) * task.owners), []
+    for words, budgets, private in (("", task, True), (", no privacy", incautious, False)):
+        tell(f"each owner alone{words}", 0, 0)
+        program, seed = alone(budgets, private=private), experiment.seed + 1
+        trace = simulate(program, prepared.shards, topologies.IDENTITY, seed=seed, probe=look)
+        reached.append(oracle(trace.probes[0][-1]))
     tell("all records, no privacy", 0, 0)
     central = central_of(prepared)
     other_budgets = oracle(np.zeros((0, 3)))
@@ -89,8 +89,8 @@ def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     return Result(
         **vars(done),
         joint=joint_of(done.curve[-1], prepared, done.program),
-        local_only=local_only,
-        own=own,
+        local_only=reached[0],
+        own=reached[1],
         central=oracle(central),
         **measured(prepared, done.params),
         over_epsilon=other_budgets,
@@ -100,19 +100,13 @@ def _compared(setup: Ready, done: Fitted, look: Probe, tell: Tell) -> Result:
     )
 
 
-def _each_alone(program: Program, prepared: Prepared, look: Probe, seed: int) -> OracleArray:
-    """The metric of every owner's own model: nobody talks to anybody."""
-    trace = simulate(program, prepared.shards, topologies.IDENTITY, seed=seed, probe=look)
-    return oracle(trace.probes[0][-1])
-
-
 def _over_epsilon(experiment: Experiment, made: Ready, look: Probe, tell: Tell) -> OracleArray:
     """(budgets, 3) the largest owner's ε, the joint model's metric, and that of each owner alone, means by size.
 
     Settings that were left to the protocol are chosen anew for each budget, as a run with that budget would. Nobody
     spent these budgets, and nothing of it is in the run's transcript or ledger.
     """
-    settings, rows = settings_of(experiment), []
+    settings, rows = typed(experiment.protocol, experiment.settings), []
     for done, factor in enumerate(FACTORS):
         tell("other budgets", done, len(FACTORS))
         task = replace(

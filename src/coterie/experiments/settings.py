@@ -29,11 +29,15 @@ Free: TypeAlias = Annotated[
 ]  # what a file can hold of a protocol's own settings
 
 
-def typed(protocol: str, known: type, given: dict[str, Any]) -> dict[str, Any]:
-    """`given` with whole numbers made real where `known`, a dataclass, wants real ones; else an error.
+def typed(protocol: str, given: dict[str, Any], known: type | None = None) -> dict[str, Any]:
+    """`given` with whole numbers made real where the protocol's settings, or `known`, want real ones; else an error.
 
-    Names that `known` does not have pass: whoever builds the protocol says which there are.
+    Names that these do not have pass: whoever builds the protocol says which there are.
     """
+    if known is None:
+        from coterie.protocols import PROTOCOLS
+
+        known = PROTOCOLS.find(protocol).settings
     hints = get_type_hints(known, include_extras=True)
     return {
         key: fit(f"{protocol}.{key}", value, hints[key]) if key in hints else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -22,7 +22,7 @@ from coterie.experiments.experiment import Experiment
 from coterie.experiments.prepare import Prepared, centred, prepare
 from coterie.experiments.settings import typed
 from coterie.program import Program, Rounds, Trace
-from coterie.protocols import PROTOCOLS, Task
+from coterie.protocols import Task
 from coterie.protocols.mixing import agreed, mixing_of
 
 POINTS = 25  # how often a run looks at its metric, where looking is cheap
@@ -49,14 +49,9 @@ class Ready(NamedTuple):
     centred: Centred | None = None  # the charged centre of the features, where there is one
 
 
-def settings_of(experiment: Experiment) -> dict[str, Any]:
-    """The protocol's own settings, of the types that it declares."""
-    return typed(experiment.protocol, PROTOCOLS.find(experiment.protocol).settings, experiment.settings)
-
-
 def ready(experiment: Experiment, data_dir: Path | None, tell: Tell) -> Ready:
     """Load the data, build the protocol, choose the gossip."""
-    settings = settings_of(experiment)
+    settings = typed(experiment.protocol, experiment.settings)
     tell("loading data", 0, 0)
     prepared = prepare(experiment, data_dir)
     task = prepared.task

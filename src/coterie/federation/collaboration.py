@@ -20,7 +20,7 @@ from coterie.evaluation.selection import Ballot, Selected, ballot_of, offering, 
 from coterie.evaluation.sheet import Sheet
 from coterie.evaluation.told import Published, published
 from coterie.experiments import centring, evaluating
-from coterie.experiments.prepare import before_centre, feature_map, problem_of, task_of
+from coterie.experiments.prepare import feature_map, problem_of, task_of
 from coterie.experiments.settings import typed
 from coterie.federation.agreement import Agreement
 from coterie.federation.releases.side import message_layout
@@ -31,7 +31,7 @@ from coterie.mechanisms import ReleasePlan
 from coterie.mechanisms.noise import largest_sum, rounding_slack
 from coterie.problems.features import FeatureMap
 from coterie.program import Program, Rounds
-from coterie.protocols import PROTOCOLS, Task
+from coterie.protocols import Task
 from coterie.relations import REPLACE_ONE
 from coterie.topologies.neighbourhood import Neighbourhood, neighbourhood, refuse_averaging
 from coterie.units import RECORD
@@ -214,12 +214,11 @@ class Collaboration:
 def collaboration(agreement: Agreement) -> Collaboration:
     """Build and check everything that the agreement implies."""
     experiment, table, sizes = agreement.experiment, agreement.table, tuple(agreement.sizes.values())
-    mapped = before_centre(experiment, table)
+    mapped = feature_map(experiment, table, centred=True)
     problem = problem_of(experiment, table, mapped.apply(table.x).shape[1])._replace(careful=True)
     trained = trained_sizes(sizes, experiment.hold_out, agreement.unit.words)
     task = task_of(experiment, problem, mapped.norm_bound, agreement.owners, trained, agreement.unit)
-    known = PROTOCOLS.find(experiment.protocol).settings
-    settings = typed(experiment.protocol, known, experiment.settings)
+    settings = typed(experiment.protocol, experiment.settings)
     held = tuple(held_of(size, experiment.hold_out) for size in sizes) if experiment.hold_out else None
     program = evaluating.built(experiment, table, task, settings, held)
     _refuse_plan(agreement, program.plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +145,13 @@ class ReleasePlan:
     unit: Unit = RECORD  # whom `event` is for: all that is said of a record here is said of one of these
     shared: Shared | None = None  # None: every owner's noise is its own
     flaw: str = ""  # why no finite guarantee holds, if none does: certifies as infinite with this reason
+    # Derived from the others. What is released beside training, in this order, each once: the centre before it, the
+    # others after it.
+    tables: dict[str, TableNoise] = field(init=False, compare=False)
+    # How many other owners `charged` lets pool what they know; None: no noise is owed to others.
+    colluding: int | None = field(init=False)
+    # Whether an owner's own noise carries its guarantee: nobody adds up for it, and no other owner's hides it.
+    own_noise: bool = field(init=False)
 
     def __post_init__(self) -> None:
         _check.positive("clip_norm", self.clip_norm)
@@ -159,7 +166,15 @@ class ReleasePlan:
                 f"noise={noise:.2g}: must be at least {_LEAST_NOISE:.2g}, for single precision to hold it. Choose a "
                 "smaller epsilon."
             )
-        object.__setattr__(self, "relation", named(self.relation))
+        beside = {"centre": self.centre, "selection": self.selection, "evaluation": self.evaluation}
+        together = self.masked or self.shared
+        for name, value in {
+            "relation": named(self.relation),
+            "tables": {name: table for name, table in beside.items() if table is not None},
+            "colluding": None if together is None else together.colluding,
+            "own_noise": self.charged is None or not (self.quorum or self.shared),
+        }.items():
+            object.__setattr__(self, name, value)
         if not isinstance(self.noise, Noise):
             raise InputError(
                 f"noise={self.noise!r}: must be a noise of coterie.mechanisms: Gaussian(), Laplace() or NoNoise()."
@@ -175,17 +190,6 @@ class ReleasePlan:
             f"<ReleasePlan: {len(self.sizes)} owners, at most {max(self.releases)} releases, clip norm "
             f"{self.clip_norm:g}, {self.noise.name} noise, {self.relation}>"
         )
-
-    @property
-    def colluding(self) -> int | None:
-        """How many other owners `charged` lets pool what they know; None: no noise is owed to others."""
-        together = self.masked or self.shared
-        return None if together is None else together.colluding
-
-    @property
-    def own_noise(self) -> bool:
-        """Whether an owner's own noise carries its guarantee: nobody adds up for it, and no other owner's hides it."""
-        return self.charged is None or not (self.quorum or self.shared)
 
     @property
     def parts(self) -> np.ndarray:
@@ -238,12 +242,6 @@ class ReleasePlan:
         tables = {name: table.among(who) for name, table in self.tables.items()}
         shared = None if self.shared is None else self.shared.among(who)
         return replace(self, **own, **tables, shared=shared)
-
-    @property
-    def tables(self) -> dict[str, TableNoise]:
-        """What is released beside training, in this order, each once: the centre before it, the others after it."""
-        named = {"centre": self.centre, "selection": self.selection, "evaluation": self.evaluation}
-        return {name: table for name, table in named.items() if table is not None}
 
 
 def _float32(exact: Fraction, towards: float) -> np.float32:

@@ -6,7 +6,7 @@ Gradients alone need JAX. A step from outside the package is a map, or a functio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +33,6 @@ class FeatureOptions:
     seed: int = 0  # "fourier"
     public_rows: PublicRows | None = None  # "pca", raw rows: the steps before it are applied to them too
     spread: bool = False  # "pca" takes columns in units of their spread in the public rows, uncentred
-
-    def suiting(self, table: Table) -> FeatureOptions:
-        """The options for this table: a quantity gets a steady intercept, as its mean may lie anywhere in its range."""
-        return replace(self, intercept=features.EVEN, steady=True) if table.task == "regression" else self
 
 
 class Stage(NamedTuple):
@@ -126,11 +122,6 @@ def _hats(knots: int, stage: Stage) -> FeatureMap:
     return features.piecewise_linear(stage.bounds, knots, features.declared_binary(stage.table.bounds))
 
 
-def _ball(size: int, stage: Stage) -> FeatureMap:
-    del size
-    return features.unit_ball(stage.options.intercept, stage.options.surface, stage.options.steady)
-
-
 def _waves(size: int, stage: Stage) -> FeatureMap:
     return features.random_fourier(size, stage.options.bandwidth, stage.options.seed)
 
@@ -170,7 +161,12 @@ def rebuilt(steps: Sequence[Step]) -> FeatureMap:
 _OWN = {
     "none": Maker(lambda size, stage: features.identity(), features.identity),
     "scale": Maker(_scaled, features.scale_by_bounds, by_range=True),
-    "ball": Maker(_ball, features.unit_ball),
+    "ball": Maker(
+        lambda size, stage: features.unit_ball(
+            stage.options.intercept, stage.options.surface, stage.options.steady
+        ),
+        features.unit_ball,
+    ),
     "pool": Maker(lambda factor, stage: features.mean_pool(factor), features.mean_pool, 2),
     "gradients": Maker(lambda cell, stage: features.gradients(cell), features.gradients, 4),
     "fourier": Maker(_waves, features.fourier_along, 1000),

@@ -18,7 +18,7 @@ import numpy as np
 
 from coterie._types import Array, PyTree
 from coterie.problems.problem import Problem
-from coterie.protocols.task import Task, feature_norm, radius_for, smoothness_for
+from coterie.protocols.task import Task, radius_for, smoothness_for
 
 Variant: TypeAlias = Literal["liu", "duchi", "accelerated"]
 ROUNDS = 100
@@ -84,7 +84,7 @@ def curvature(task: Task) -> tuple[float, float]:
     loss = task.problem.loss
     if not 0 < loss.smoothness < math.inf:
         return 0.0, task.clip_norm
-    return smoothness_for(task, feature_norm(task)), 0.0
+    return smoothness_for(task), 0.0
 
 
 def rounds_for(task: Task, variant: Variant, single: float, radius: float | None) -> int:

@@ -26,7 +26,6 @@ from coterie.protocols.task import (
     ProtocolSettings,
     Task,
     calibrated,
-    feature_norm,
     full_batch_plan,
     radius_for,
     smoothness_for,
@@ -179,7 +178,7 @@ def _descent_steps(task: Task, design: Design, spread: np.ndarray, given: StepSe
 def curvature(task: Task) -> float:
     """Smoothness of the objective, for features as long as clip_norm implies (of norm 1 for unbounded slopes)."""
     penalty = task.problem.penalty
-    return smoothness_for(task, feature_norm(task)) + (penalty.smoothness if penalty.smooth else 0.0)
+    return smoothness_for(task) + (penalty.smoothness if penalty.smooth else 0.0)
 
 
 def is_linear(problem: Problem) -> bool:

@@ -65,7 +65,7 @@ def _differences(program: Program, build: Callable[[Task], Program], task: Task)
         return ["whether it can run at all"]
     names = [
         name
-        for name in (field.name for field in fields(program.plan) if field.name not in _OWN)
+        for name in (field.name for field in fields(program.plan) if field.init and field.name not in _OWN)
         if not _same(getattr(program.plan, name), getattr(rebuilt.plan, name))
     ]
     return names + [

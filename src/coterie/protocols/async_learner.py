@@ -55,7 +55,6 @@ from coterie.protocols.task import (
     ProtocolSettings,
     Task,
     calibrated,
-    feature_norm,
     per_owner,
     plan_of,
     radius_for,
@@ -347,8 +346,7 @@ def _smoothness(task: Task, settings: Settings) -> float:
     if settings.smoothness is not None:
         return settings.smoothness
     bend = task.problem.loss.smoothness
-    length = feature_norm(task, unbounded=task.clip_norm)
-    return smoothness_for(task, length, bend if math.isfinite(bend) else 1.0)
+    return smoothness_for(task, task.clip_norm, bend if math.isfinite(bend) else 1.0)
 
 
 def _check_once(task: Task, settings: Settings) -> None:

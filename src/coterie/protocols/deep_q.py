@@ -39,7 +39,7 @@ from coterie.problems.problem import Problem, clipped_sum
 from coterie.program import Batch, Context, Program, Visits
 from coterie.protocols import _q_network as q
 from coterie.protocols import wor_sgd
-from coterie.protocols.task import Calibration, Task, calibrated, feature_norm, per_owner, smoothness_for
+from coterie.protocols.task import Calibration, Task, calibrated, per_owner, smoothness_for
 from coterie.protocols.wor_sgd import Register
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _check_linear(task: Task) -> None:
 
 def _largest_step(task: Task) -> float:
     """The largest step for which Lemma 5 holds, 1/(2μ)."""
-    return 0.5 / (smoothness_for(task, feature_norm(task)) + task.problem.penalty.smoothness)
+    return 0.5 / (smoothness_for(task) + task.problem.penalty.smoothness)
 
 
 def _published(task: Task, settings: Settings) -> tuple[ReleasePlan, wor_sgd.Numbers]:

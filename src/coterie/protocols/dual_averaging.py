@@ -120,9 +120,6 @@ def build(task: Task, settings: Settings, calibration: Calibration) -> Program:
 def _functions(problem: Problem, variant: Variant, masked: bool) -> Rounds:
     """Cached, so that equal settings are the same functions and compile once."""
 
-    def init(params: PyTree, ctx: Context) -> State:
-        return State(_dual.begin(problem, variant, params, ctx.numbers.pace), ())
-
     def emit(state: State, batch: Batch, noise: PyTree, ctx: Context) -> tuple[PyTree, PyTree]:
         public: Public = state.public
         # One record moves this sum by at most clip_norm (2 clip_norm when replaced): each record's gradient is
@@ -141,14 +138,18 @@ def _functions(problem: Problem, variant: Variant, masked: bool) -> Rounds:
             mixed = jax.tree.map(lambda z, k: z + weight * k.astype(jnp.float32), public.z, mixed)
         return _dual.land(problem, variant, public, mixed, ctx.step, ctx.numbers.pace), ()
 
-    def model(public: Public) -> PyTree:
-        return public.average
-
     def idle(public: Public, ctx: Context) -> PyTree:
         del ctx
         return public.z
 
-    return Rounds(init, emit, absorb, model, None if masked else idle, latest=lambda public: public.x)
+    return Rounds(
+        init=lambda params, ctx: State(_dual.begin(problem, variant, params, ctx.numbers.pace), ()),
+        emit=emit,
+        absorb=absorb,
+        model=lambda public: public.average,
+        idle=None if masked else idle,
+        latest=lambda public: public.x,
+    )
 
 
 def _published(task: Task, settings: Settings, variant: Variant) -> tuple[ReleasePlan, Pace]:

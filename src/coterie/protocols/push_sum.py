@@ -46,7 +46,6 @@ from coterie.protocols.task import (
     ProtocolSettings,
     Task,
     calibrated,
-    feature_norm,
     params_like,
     per_owner,
     plan_of,
@@ -358,8 +357,9 @@ def _step(task: Task, rounds: int, noise: float) -> float:
     Features lie in the ball that makes `clip_norm` the bound of a linear model; a network's in the unit ball.
     """
     problem = task.problem
-    reach = feature_norm(task) if problem.model.is_linear else 1.0
-    smoothness = smoothness_for(task, reach) + problem.penalty.smoothness
+    in_scores = task.unit.bends * problem.loss.smoothness
+    smoothness = smoothness_for(task) if problem.model.is_linear else in_scores
+    smoothness += problem.penalty.smoothness
     spread = noise * task.clip_norm * math.sqrt(task.dimension)
     if not math.isfinite(smoothness):  # a kink: the subgradient's own size takes the place of curvature
         smoothness, spread = 0.0, math.hypot(spread, task.clip_norm)

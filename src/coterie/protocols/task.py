@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
@@ -31,21 +30,21 @@ CALIBRATIONS = ("certified", "paper", "noiseless")
 class ProtocolSettings:
     """What may be set of a protocol. A field that lists its words (`Literal`) takes no other."""
 
+    _words: ClassVar[dict[str, tuple[str, ...]]] = {}  # of the fields that list them, beside None
+
+    def __init_subclass__(cls) -> None:
+        parts = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(cls).items()}
+        cls._words = {
+            name: get_args(part)
+            for name, known in parts.items()
+            for part in known
+            if get_origin(part) is Literal
+        }
+
     def __post_init__(self) -> None:
-        for name, words in _words_of(type(self)).items():
+        for name, words in self._words.items():
             if (value := getattr(self, name)) is not None:
                 _check.one_of(name, value, words)
-
-
-@lru_cache
-def _words_of(settings: type) -> dict[str, tuple[str, ...]]:
-    """The fields that list their words, or None, and those."""
-    listed = {}
-    for name, hint in get_type_hints(settings).items():
-        for part in (hint, *get_args(hint)):
-            if get_origin(part) is Literal:
-                listed[name] = get_args(part)
-    return listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +62,15 @@ class Task:
     params: PyTree  # the common starting point
     unit: Unit = RECORD  # whose contribution is clipped, drawn and counted as one
     owners_per_person: int = 1  # how many owners may know one person, to whom the budget is promised then
+    # Derived from the others.
+    owners: int = field(init=False)  # how many take part
+    dimension: int = field(init=False)  # how many numbers a model has
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "owners", len(self.sizes))
+        object.__setattr__(
+            self, "dimension", sum(int(np.size(leaf)) for leaf in jax.tree.leaves(self.params))
+        )
         for epsilon in self.epsilon:
             _check.positive("epsilon", epsilon)
         _check.probability("delta", self.delta)
@@ -83,16 +89,6 @@ class Task:
             f"<Task: {self.owners} owners, {problem.model.name} model of {self.dimension} numbers, "
             f"{problem.loss.name} loss, topology {self.topology.name}>"
         )
-
-    @property
-    def owners(self) -> int:
-        """How many take part."""
-        return len(self.sizes)
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers a model has."""
-        return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(self.params))
 
 
 def params_like(params: PyTree) -> PyTree:
@@ -155,17 +151,14 @@ def radius_for(task: Task, radius: float | None) -> float:
     return task.problem.loss.length(task.dimension) / task.problem.model.reach
 
 
-def feature_norm(task: Task, unbounded: float = 1.0) -> float:
-    """How long features are, public: as the gradient's bound implies, or `unbounded` where the loss has no bound."""
-    slope = task.problem.loss.lipschitz
-    return task.clip_norm / slope if math.isfinite(slope) else unbounded
+def smoothness_for(task: Task, unbounded: float = 1.0, bend: float | None = None) -> float:
+    """How much a unit's loss bends in the parameters of a linear model, public.
 
-
-def smoothness_for(task: Task, length: float, bend: float | None = None) -> float:
-    """How much a unit's loss bends in the parameters of a linear model, for features of this length.
-
-    `bend`: how much it does in the scores; None: the most that it does.
+    Features are as long as the gradient's bound implies, or `unbounded` where the loss has no bound. `bend`: how much
+    it does in the scores; None: the most that it does.
     """
+    slope = task.problem.loss.lipschitz
+    length = task.clip_norm / slope if math.isfinite(slope) else unbounded
     return task.unit.bends * (task.problem.loss.smoothness if bend is None else bend) * length**2
 
 

@@ -44,7 +44,6 @@ from coterie.protocols.task import (
     ProtocolSettings,
     Task,
     calibrated,
-    feature_norm,
     per_owner,
     plan_of,
     radius_for,
@@ -228,7 +227,7 @@ def steepest(task: Task) -> float:
     """
     loss, penalty = task.problem.loss, task.problem.penalty.smoothness
     own = loss.smoothness if loss.bend is None else loss.bend
-    loss_alone = smoothness_for(task, feature_norm(task, unbounded=task.clip_norm), own)
+    loss_alone = smoothness_for(task, task.clip_norm, own)
     curvature = loss_alone + (penalty if math.isfinite(penalty) else 0.0)
     return 1 / curvature if math.isfinite(curvature) else math.inf
 

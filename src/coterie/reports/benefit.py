@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.problems.metrics import METRICS
 from coterie.reports.amounts import many, number
 from coterie.reports.charts import Chart, Entry, Shape, Upright
 from coterie.reports.written import Run
@@ -30,7 +31,15 @@ class BenefitRow(NamedTuple):
 
 def benefit(run: Run) -> dict[str, Any]:
     """Rows of a table for a few owners; for more a chart, with words on how much is gained, and by whom."""
-    few, gain, spread = len(run.names) <= _FEW, run.gain, None
+    few, spread, sign = (
+        len(run.names) <= _FEW,
+        None,
+        -1.0 if METRICS[run.metric.name].lower_is_better else 1.0,
+    )
+    with np.errstate(
+        invalid="ignore"
+    ):  # above zero where joining is better; never where the joint one diverged
+        gain = sign * (np.array(run.benefit.joint, float) - np.array(run.benefit.own, float))
     fine = np.flatnonzero(np.isfinite(gain))
     if fine.size and not few:  # the middle gain, and who gains most and least, of those whose gain is finite
         ends = {"most": fine[np.argmax(gain[fine])], "least": fine[np.argmin(gain[fine])]}
@@ -42,8 +51,8 @@ def benefit(run: Run) -> dict[str, Any]:
         "gains": int(np.sum(gain > 0)),
         "joint_is_oracle": "joint" in run.benefit.oracle,
         "spread": spread,
-        "rows": _rows(run) if few else [],
-        "chart": None if few else _chart(run),
+        "rows": _rows(run, gain) if few else [],
+        "chart": None if few else _chart(run, gain > 0),
     }
 
 
@@ -51,9 +60,9 @@ def _signed(value: float) -> str:
     return f"{'−' if value < 0 else '+'}{number(abs(float(f'{value:.2g}')))}"
 
 
-def _rows(run: Run) -> list[BenefitRow]:
+def _rows(run: Run, gains: np.ndarray) -> list[BenefitRow]:
     rows = []
-    for at, gain in enumerate(run.gain.tolist()):
+    for at, gain in enumerate(gains.tolist()):
         verdict = "gains" if gain > 0 else "does not gain"
         verdict = f"{_signed(gain)}, {verdict}" if gain > 0 or math.isfinite(gain) else verdict
         own, joint = number(run.benefit.own[at]), number(run.benefit.joint[at])
@@ -61,23 +70,23 @@ def _rows(run: Run) -> list[BenefitRow]:
     return rows
 
 
-def _chart(run: Run) -> Chart:
+def _chart(run: Run, gains: np.ndarray) -> Chart:
     """A dot for each owner's own model, a dash for what it gets by joining; along: its records, logarithmic.
 
     Values that are not finite, as after a model diverged, are left out.
     """
     sizes, own, joint = (np.array(part, float) for part in (run.sizes, run.benefit.own, run.benefit.joint))
     axis, owners = Upright(own, joint), len(sizes)
-    crowded, gains = owners > _MANY, (run.gain > 0).tolist()
+    crowded = owners > _MANY
     along, marks = _along(sizes)
     shown = np.argsort(sizes, kind="stable")
     if owners > _MOST:  # evenly spread over their sizes
         shown = shown[np.linspace(0, owners - 1, _MOST).astype(int)]
     groups = [("", axis.rules + (_joint_models(joint, axis) if crowded else []))]
-    groups += [_owner(run, int(at), float(along[at]), axis, gains[at], alone=crowded) for at in shown]
+    groups += [_owner(run, int(at), float(along[at]), axis, bool(gains[at]), alone=crowded) for at in shown]
     oracle, band = "joint" in run.benefit.oracle, " (band: all owners)" * crowded
     key = [Entry("mean", f"the joint private model{band}", oracle=oracle)]
-    better = sum(gains)
+    better = int(gains.sum())
     for dots, count, effect in (
         ("own gains", better, "gain by joining"),
         ("own", owners - better, "do not gain"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from coterie._rounding import at_most
 from coterie.reports.amounts import number
-from coterie.reports.written import Run
+from coterie.reports.reading import Reported
 
 _ALIKE = 3  # owners with equal bars: up to so many, each has its own
 _LISTED = 40  # bars shown at once; if there are more, only the fullest
@@ -28,7 +28,7 @@ class Gauge(NamedTuple):
     part: float
 
 
-def gauges(run: Run) -> dict[str, Any]:
+def gauges(run: Reported) -> dict[str, Any]:
     """A bar for each owner, or for each group of owners whose bars would be equal; the fullest first, where many."""
     groups = _groups(run)
     spent, budgets, keeps = run.privacy.certified.per_owner, run.privacy.budgets, run.privacy.within
@@ -60,7 +60,7 @@ def gauges(run: Run) -> dict[str, Any]:
     }
 
 
-def _groups(run: Run) -> list[list[int]]:
+def _groups(run: Reported) -> list[list[int]]:
     """Owners grouped by their bars, in the order of the first; a few equal ones stay separate, with their names."""
     alike: dict[tuple[str, float], list[int]] = {}
     for at, (spent, budget) in enumerate(zip(run.privacy.certified.per_owner, run.privacy.budgets)):
@@ -72,7 +72,7 @@ def _groups(run: Run) -> list[list[int]]:
     return sorted((group for groups in parted for group in groups), key=lambda group: group[0])
 
 
-def _note(run: Run, groups: list[list[int]]) -> str:
+def _note(run: Reported, groups: list[list[int]]) -> str:
     privacy, owners = run.privacy, len(run.names)
     if len(groups) == 1 and owners > 1:
         spent, budget = number(at_most(privacy.certified.max)), number(privacy.budgets[0])

@@ -8,7 +8,6 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -28,14 +27,11 @@ class Reported(Run, frozen=True, kw_only=True, dict=True):
 
     steps: np.ndarray  # (points,) of trace.csv, like the next
     values: np.ndarray  # (points, models) the metric of each
+    joint: (
+        np.ndarray
+    )  # (points,) that of the joint model: the mean, by public sizes where every owner has a model
+    numbers: tuple[int, ...]  # owners' in pictures: from 1, or their names where these are numbers
     settings: dict[str, Any]  # of experiment.toml
-
-    @cached_property
-    def joint(self) -> np.ndarray:
-        """(points,) the joint model's metric: the mean over models, by public sizes where every owner has one."""
-        by_size = not self.sizes_are_private and self.values.shape[1] == len(self.sizes)
-        finite = np.where(np.isfinite(self.values), self.values, np.nan)
-        return np.average(finite, axis=1, weights=self.sizes if by_size else None)
 
 
 def read(files: Mapping[str, bytes]) -> Reported:
@@ -61,8 +57,16 @@ def read(files: Mapping[str, bytes]) -> Reported:
         settings = tomllib.loads(files["experiment.toml"].decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("experiment.toml: is not TOML. Give the folder of a run.") from error
-    steps, values = _trace(files["trace.csv"])
-    return Reported(**msgspec.structs.asdict(run), steps=steps, values=values, settings=settings)
+    steps, values, joint = _trace(files["trace.csv"], None if run.sizes_are_private else run.sizes)
+    first = 0 if all(name == f"owner {at}" for at, name in enumerate(run.names)) else 1
+    return Reported(
+        **msgspec.structs.asdict(run),
+        steps=steps,
+        values=values,
+        joint=joint,
+        numbers=tuple(range(first, first + len(run.names))),
+        settings=settings,
+    )
 
 
 def _fitting(run: Run) -> dict[str, bool]:
@@ -97,8 +101,9 @@ def _fitting(run: Run) -> dict[str, bool]:
     }
 
 
-def _trace(content: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """(points,) steps and (points, models) values: the columns after step, metric and disagreement."""
+def _trace(content: bytes, sizes: tuple[int, ...] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(points,) steps, (points, models) values, the columns after step, metric and disagreement, and (points,) their
+    mean: by `sizes`, where these are public."""
     try:
         rows = list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
         table = np.array([[float(cell) for cell in row] for row in rows])
@@ -106,4 +111,7 @@ def _trace(content: bytes) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("trace.csv: is not a table of numbers. Give the folder of a run.") from error
     if table.ndim != 2 or table.shape[1] < 4 or not math.isfinite(table[:, 0].sum()):
         raise InputError("trace.csv: must have a step, the metric, disagreement and a model in every row.")
-    return table[:, 0], table[:, 3:]
+    values = table[:, 3:]
+    weights = sizes if sizes is not None and values.shape[1] == len(sizes) else None
+    finite = np.where(np.isfinite(values), values, np.nan)
+    return table[:, 0], values, np.average(finite, axis=1, weights=weights)

@@ -8,14 +8,14 @@ import numpy as np
 
 from coterie.reports.amounts import many
 from coterie.reports.charts import nice_ticks
+from coterie.reports.reading import Reported
 from coterie.reports.style import CLASSES, OTHER
-from coterie.reports.written import Run
 from coterie.units import counted, several
 
 _NUMBERED = 16  # columns: beyond, not every one has a number below it
 
 
-def stacks(run: Run) -> dict[str, Any]:
+def stacks(run: Reported) -> dict[str, Any]:
     """The columns, in the colours of their classes where these are given; numbers beside them; the key."""
     sizes, owners, numbers = run.sizes, len(run.sizes), run.numbers
     top = nice_ticks(0.0, float(max(sizes)))[-1]

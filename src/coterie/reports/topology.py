@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.reports.amounts import many
-from coterie.reports.written import Run, WrittenNetwork
+from coterie.reports.reading import Reported
+from coterie.reports.written import WrittenNetwork
 from coterie.units import counted
 
 _SIDE = 360.0  # of the picture
@@ -32,7 +33,7 @@ class Disc(NamedTuple):
     label: tuple[float, float, bool] | None  # `bool`: inside
 
 
-def network(run: Run) -> dict[str, Any] | None:
+def network(run: Reported) -> dict[str, Any] | None:
     """The picture's values; None where there are too many owners or links to draw."""
     links, names = run.network, run.names
     if links.links is None or len(names) > MOST:
@@ -93,16 +94,14 @@ def layout(links: WrittenNetwork, owners: int) -> np.ndarray:
         return np.array([[-0.6, 0.0], [0.6, 0.0]])
     if links.topology == "torus":
         return _grid(owners)
+    around = owners - 1 if links.topology == "star" else owners
+    angle = 2 * math.pi * np.arange(around) / around
+    circle = np.stack([np.sin(angle), -np.cos(angle)], axis=1)
     if links.topology == "star":
-        return np.concatenate([np.zeros((1, 2)), _circle(owners - 1)])
+        return np.concatenate([np.zeros((1, 2)), circle])
     if links.hub or links.topology in ("ring", "complete", "exponential", "one_peer_exponential"):
-        return _circle(owners)
-    return _springs(links, owners)
-
-
-def _circle(owners: int) -> np.ndarray:
-    angle = 2 * math.pi * np.arange(owners) / owners
-    return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
+        return circle
+    return _springs(links, circle)
 
 
 def _grid(owners: int) -> np.ndarray:
@@ -114,19 +113,21 @@ def _grid(owners: int) -> np.ndarray:
     return (np.stack([across, down], axis=1) - middle) / max(middle.max(), 1.0)
 
 
-def _springs(links: WrittenNetwork, owners: int) -> np.ndarray:
+def _springs(links: WrittenNetwork, circle: np.ndarray) -> np.ndarray:
+    """The places that springs along the links lead to, from a circle."""
     import networkx as nx
 
+    owners = len(circle)
     graph = nx.empty_graph(owners)
     graph.add_edges_from(links.links or ())
-    start = dict(enumerate(_circle(owners)))
+    start = dict(enumerate(circle))
     positions = nx.spring_layout(graph, pos=start, iterations=60, seed=0)
     places = np.array([positions[at] for at in range(owners)])
     places -= (places.max(0) + places.min(0)) / 2
     return places / max(np.abs(places).max(), 1e-9)
 
 
-def _discs(placed: Placed, run: Run) -> list[Disc]:
+def _discs(placed: Placed, run: Reported) -> list[Disc]:
     numbered, middle, drawn = len(run.names) <= NUMBERED, placed.side / 2, []
     for at, ((x, y), radius) in enumerate(zip(placed.places.tolist(), placed.radii.tolist())):
         number, label = run.numbers[at], None

@@ -10,7 +10,6 @@ import math
 from functools import cached_property
 from typing import Any, TypedDict
 
-import numpy as np
 from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
 from coterie.problems.metrics import METRICS
@@ -276,16 +275,3 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
         """Whether no owner tells its number of records: then they are oracle values."""
         relation = RELATIONS.get(self.privacy.relation)
         return relation is not None and not relation.sizes_are_public
-
-    @cached_property
-    def numbers(self) -> tuple[int, ...]:
-        """Owners' numbers in pictures: from 1, or their names where these are numbers."""
-        first = 0 if all(name == f"owner {at}" for at, name in enumerate(self.names)) else 1
-        return tuple(range(first, first + len(self.names)))
-
-    @cached_property
-    def gain(self) -> np.ndarray:
-        """(owners,) above zero where joining beats the owner's own model; never where the joint one diverged."""
-        sign = -1.0 if METRICS[self.metric.name].lower_is_better else 1.0
-        with np.errstate(invalid="ignore"):
-            return sign * (np.array(self.benefit.joint, float) - np.array(self.benefit.own, float))

@@ -44,16 +44,6 @@ def connected(schedule: Sequence[Edges], owners: int) -> bool:
     return bool(hears.all())
 
 
-def extremes(edges: Edges, owners: int) -> tuple[float, float]:
-    """Smallest and largest eigenvalue of a symmetric doubly stochastic W, without the 1 of the mean."""
-    if owners == 1:
-        return 0.0, 0.0
-    all_of_them = values(edges, owners)
-    if all_of_them is None:
-        return _sparse_extremes(edges, owners)
-    return float(all_of_them[0]), float(all_of_them[-1])
-
-
 def values(edges: Edges, owners: int) -> np.ndarray | None:
     """(owners − 1,) eigenvalues of a symmetric doubly stochastic W without the 1 of the mean; None: too many."""
     symbol = _symbol(edges, owners)
@@ -143,7 +133,8 @@ def _start(owners: int) -> np.ndarray:
     return vector - vector.mean()
 
 
-def _sparse_extremes(edges: Edges, owners: int) -> tuple[float, float]:
+def extremes(edges: Edges, owners: int) -> tuple[float, float]:
+    """The smallest and the largest of `values`, where these are too many."""
     from scipy.sparse import csc_array
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -30,10 +30,14 @@ class Topology:
     schedule: tuple[Edges, ...]
     directed: bool
     averages: bool = False  # every step is the mean of all owners, too many for its edges to be listed
+    period: int = field(
+        init=False
+    )  # number of steps after which the schedule repeats; 1 for a static topology
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "period", len(self.schedule))
         _check.count("owners", self.owners)
-        _check.count("steps in the schedule", len(self.schedule))
+        _check.count("steps in the schedule", self.period)
         for edges in self.schedule:
             ends = np.concatenate([edges.source, edges.target])
             if ends.min(initial=0) < 0 or ends.max(initial=0) >= self.owners:
@@ -47,11 +51,6 @@ class Topology:
 
     def __repr__(self) -> str:
         return f"<Topology {self.name}: {self.owners} owners, {self.period} in turn>"
-
-    @property
-    def period(self) -> int:
-        """Number of steps after which the schedule repeats; 1 for a static topology."""
-        return len(self.schedule)
 
     @cached_property
     def sums(self) -> dict[str, tuple[float, float]]:
@@ -112,7 +111,12 @@ class Topology:
     @cached_property
     def eigenvalue_range(self) -> tuple[float, float]:
         """Smallest and largest eigenvalue of a static symmetric W beside the 1 of the mean."""
-        return (0.0, 0.0) if self.averages else spectrum.extremes(self.schedule[0], self.owners)
+        if self.averages or self.owners == 1:
+            return 0.0, 0.0
+        all_of_them = spectrum.values(self.schedule[0], self.owners)
+        if all_of_them is None:
+            return spectrum.extremes(self.schedule[0], self.owners)
+        return float(all_of_them[0]), float(all_of_them[-1])
 
     @cached_property
     def spectral_gap(self) -> float:

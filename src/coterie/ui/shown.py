@@ -16,6 +16,7 @@ from coterie._rounding import at_most, budget_range, upper
 from coterie.errors import InputError
 from coterie.relations import UNIT
 from coterie.reports.amounts import bound, many, number
+from coterie.reports.benefit import benefit
 from coterie.reports.reading import FILES, Reported, read
 from coterie.reports.topology import MOST, placed
 from coterie.reports.written import WrittenNetwork
@@ -54,7 +55,7 @@ def summary(place: Path) -> dict[str, Any]:
         "budget": budget_range(run.privacy.budgets),
         "delta": number(run.privacy.delta),
         "within": sum(run.privacy.within),
-        "gains": int((run.gain > 0).sum()),
+        "gains": benefit(run)["gains"],
         "rounds": run.rounds,
         "step": run.step,
         "messages": run.messages,

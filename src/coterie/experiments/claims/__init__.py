@@ -59,7 +59,7 @@ def _settings(family: Family, given: dict[str, Any]) -> list[Any]:
     """The published settings with the given ones instead, each once; none where the family lacks a given key."""
     if not set(given) <= _keys(family):
         return []
-    fitting = typed(family.protocol, family.settings, given)
+    fitting = typed(family.protocol, given, family.settings)
     return list(dict.fromkeys(replace(published, **fitting) for published in family.published))
 
 

@@ -79,7 +79,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
 
     def series(self) -> list[Series]:
         """The series in the order of the protocols; settings that are lists are tried in every combination."""
-        from coterie.protocols import PROTOCOLS, check_settings
+        from coterie.protocols import check_settings
 
         series = []
         for protocol in self.protocols:
@@ -92,7 +92,7 @@ deep_q, dual_averaging, push_sum, random_walk, weighted_erm, wor_sgd. Did you me
                 )
             varied = [key for key, values in grid.items() if len(values) > 1]
             for values in product(*grid.values()):
-                settings = typed(protocol, PROTOCOLS.find(protocol).settings, dict(zip(grid, values)))
+                settings = typed(protocol, dict(zip(grid, values)))
                 label = ", ".join(f"{key}={settings[key]}" for key in varied)
                 series.append(Series(f"{protocol} ({label})" if label else protocol, protocol, settings))
         return series
