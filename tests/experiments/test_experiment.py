@@ -1,5 +1,6 @@
 """An experiment is a value: what is written reads back equal, and what is not known is refused."""
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import InputError
 from coterie.experiments.experiment import MOST_SEED, Experiment, from_toml, override, read_toml
+from coterie.experiments.prepare import prepare
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
@@ -121,3 +123,11 @@ def test_a_wrong_value_is_one_line_where_it_is_made(given, message):
         Experiment(**given)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 2])
+def test_a_seed_makes_the_key_that_jax_makes_of_it(seed):
+    """Without a program that would be compiled for it; the network's first weights are drawn by it."""
+    made = prepare(Experiment(model="two_layer", seed=seed))
+    exact = made.task.problem.model.init(jax.random.key(seed))
+    jax.tree.map(np.testing.assert_array_equal, made.task.params, exact)

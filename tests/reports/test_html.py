@@ -632,6 +632,7 @@ def test_what_somebody_types_is_code(page):
         ("sizes", [1, 2, 3, True], "sizes"),
         ("sizes", None, "sizes"),
         ("owner_names", [], "owner_names"),
+        ("sizes", [0] * 4, "sizes"),
         ("network.links", [[0, 4]], "network.links"),
         ("network.links", [[0]], "network.links"),
         ("partition.counts", [[1, 2]], "partition.counts"),

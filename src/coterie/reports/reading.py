@@ -73,7 +73,6 @@ def _fitting(run: Run) -> dict[str, bool]:
     """By path, whether parts fit each other in ways that types cannot express."""
     owners, classes, swept = len(run.names), len(run.partition.classes), run.over_epsilon
     per_owner = {
-        "sizes": run.sizes,
         "benefit.joint": run.benefit.joint,
         "benefit.own": run.benefit.own,
         "privacy.certified_epsilon.per_owner": run.privacy.certified.per_owner,
@@ -87,6 +86,7 @@ def _fitting(run: Run) -> dict[str, bool]:
     return {
         "owner_names": owners > 0,
         **{path: len(values) == owners for path, values in per_owner.items()},
+        "sizes": len(run.sizes) == owners and min(run.sizes, default=0) >= 0 < sum(run.sizes),
         **{
             path: rows is None or (len(rows) == height and all(len(row) == classes for row in rows))
             for path, (rows, height) in tables.items()
