@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,9 +105,7 @@ def test_engines_may_condense_or_not() -> None:
 def test_a_sweep_is_its_runs() -> None:
     """Lanes that differ in seed alone, and in budget too, give what `simulate` gives."""
     program, shards = world()
-    louder = program._replace(
-        plan=program.plan.__class__(**{**vars(program.plan), "noise_multiplier": (9.0,) * 3})
-    )
+    louder = program._replace(plan=replace(program.plan, noise_multiplier=(9.0,) * 3))
     lanes = [Lane(program, None, 3), Lane(program, None, 4), Lane(louder, None, 3)]
     _, looks = sweep(lanes, shards, every=25, probe=np.asarray)
     for lane, found in zip(lanes, looks[-1]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -54,9 +54,7 @@ def build(task: Task, settings: Settings, calibration: str) -> Program:
     )
     plan = calibrated(plan, task)
     if settings.mistake == "quieter plan":
-        plan = ReleasePlan(
-            **{**vars(plan), "noise_multiplier": tuple(0.5 * z for z in plan.noise_multiplier)}
-        )
+        plan = replace(plan, noise_multiplier=tuple(0.5 * z for z in plan.noise_multiplier))
     baked = task.epsilon[0] if settings.mistake == "compiled number" else 0.0
     return Program(
         functions=make(task.problem, settings.mistake, settings.visits, baked),
