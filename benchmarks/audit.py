@@ -14,7 +14,7 @@ import numpy as np
 
 from coterie.audit import scores, worst_case
 from coterie.audit.attack import played
-from coterie.audit.neighbours import World
+from coterie.audit.neighbours import AuditWorld
 
 DIM, ROUNDS, GAMES, LOOPED = 50, 10, 100_000, 500
 LIMIT = 60.0  # seconds that 100,000 games may take on two cores
@@ -34,7 +34,7 @@ def table() -> list[str]:
 
 def measure() -> dict[str, float]:
     """Seconds for all games, with and without compilation, and games a second of both."""
-    setting = worst_case("dual_averaging", World(owners=1, dim=DIM), {"rounds": ROUNDS})
+    setting = worst_case("dual_averaging", AuditWorld(owners=1, dim=DIM), {"rounds": ROUNDS})
     watch = scores.likelihood_ratio(scores.mechanics(setting.program, setting.neighbours))
 
     def ours() -> None:

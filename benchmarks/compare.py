@@ -36,7 +36,7 @@ for job in jobs:
     certificates_of(job.program.plan, asked.shared.delta)
     groups.setdefault(alike(job.lanes[0], prepared.shards), []).extend(job.lanes)
 for lanes in groups.values():
-    sweep(lanes, prepared.shards, every=10**9, probe=_look(prepared))
+    sweep(lanes, prepared.shards, every=10**9, probe=_look(prepared, True))
 """
 
 

@@ -84,7 +84,7 @@ def _transport(folder: Path, name: str, other: str, mine: int, theirs: int) -> Z
     return ZenohTransport(
         trust.identity(folder / "net" / "parties" / name, name),
         run="bench",
-        admitted=[other],
+        admitted=(other,),
         listen=f"127.0.0.1:{mine}",
         peers={other: f"127.0.0.1:{theirs}"},
         longest=1 << 20,

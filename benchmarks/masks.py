@@ -25,7 +25,7 @@ from coterie.problems.losses import softmax
 from coterie.problems.models import linear
 from coterie.problems.penalties import l2
 from coterie.problems.problem import Problem
-from coterie.program import Program, Shards
+from coterie.program import Program, Rounds, Shards
 from coterie.protocols import Task, build
 
 OWNERS, RECORDS, DIM, CLASSES = 32, 6_000, 10_000, 100
@@ -83,13 +83,15 @@ def _emit(view: str) -> Callable[[], object]:
     x = jnp.asarray(rng.random((RECORDS, DIM), dtype=np.float32) / 100)
     y = jnp.asarray(rng.integers(0, CLASSES, RECORDS), jnp.int32)
     context = context_of(program, 0)
-    state = program.functions.init(program.params, context)
+    functions = program.functions
+    assert isinstance(functions, Rounds)
+    state = functions.init(program.params, context)
     noise = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), program.plan.noise_like)
 
     @jax.jit
     def said(x: jax.Array, y: jax.Array) -> object:
         batch = everything(Shards(x, y, jnp.int32(RECORDS)))
-        return program.functions.emit(state, batch, noise, context)[0]
+        return functions.emit(state, batch, noise, context)[0]
 
     return lambda: said(x, y)
 
