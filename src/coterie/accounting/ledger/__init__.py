@@ -1,9 +1,10 @@
 """The owner's ledger: what was charged to its records, stored before the message it paid for may leave."""
 
-from coterie.accounting.ledger.book import Ledger, data_hash, terms_for
+from coterie.accounting.ledger.book import Ledger, data_hash
 from coterie.accounting.ledger.chain import Head
 from coterie.accounting.ledger.forecasting import ChargeForecast, forecast
 from coterie.accounting.ledger.reading import Snapshot, Verification, head_of, read, terms_of, verify
+from coterie.accounting.ledger.terms import terms_for
 
 __all__ = [
     "ChargeForecast",

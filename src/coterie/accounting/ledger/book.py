@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -22,10 +20,11 @@ from coterie.accounting.ledger import store
 from coterie.accounting.ledger.account import Account, ChargedParts, Part
 from coterie.accounting.ledger.chain import Head, LedgerRow, LedgerTerms, canonical, sealed, sha256
 from coterie.accounting.ledger.reading import snapshot
+from coterie.accounting.ledger.terms import same_terms, terms_for
 from coterie.accounting.ledger.units import Tally, tally
 from coterie.accounting.statements import Certificate
 from coterie.errors import BudgetError, InputError, LedgerError
-from coterie.relations import REPLACE_ONE, named
+from coterie.relations import REPLACE_ONE
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -318,40 +317,11 @@ class Ledger:
         )
 
 
-def terms_for(
-    data_hash: str, epsilon: float, delta: float, relation: str, rows_per_unit: int = 1
-) -> LedgerTerms:
-    """What a new ledger would be created with; InputError where it makes no sense."""
-    if not re.fullmatch("[0-9a-f]{64}", data_hash):
-        raise InputError(f"data_hash={data_hash!r}: must be 64 hexadecimal digits, as data_hash() computes.")
-    return LedgerTerms(
-        data_hash=data_hash,
-        epsilon=float(_check.positive("epsilon", epsilon)),
-        delta=float(_check.probability("delta", delta)),
-        relation=named(relation),
-        rows_per_unit=_check.count("rows_per_unit", rows_per_unit),
-        nonce=secrets.token_hex(32),
-    )
-
-
 def _complete(path: Path, connection: sqlite3.Connection, head: Head) -> None:
     """LedgerError unless everything is there that was noted beside the file."""
     known = store.noted(path)
     if known is not None and not store.holds(connection, known):
         raise LedgerError(f"{store.behind(path, head.sequence, known)}. Nothing may leave before that.")
-
-
-def same_terms(path: Path, stored: LedgerTerms, given: LedgerTerms) -> None:
-    """InputError unless a ledger's terms are those that it is to be used with."""
-    if stored.data_hash != given.data_hash:
-        raise InputError(
-            f"data_hash={given.data_hash[:12]}…: the ledger {str(path)!r} belongs to {stored.data_hash[:12]}…. "
-            "Give each data set its own file."
-        )
-    for name in ("epsilon", "delta", "relation", "rows_per_unit"):
-        old, new = getattr(stored, name), getattr(given, name)
-        if old != new:
-            raise InputError(f"{name}={new!r}: the ledger {str(path)!r} was created with {old!r}. Use that.")
 
 
 def _is_fixed(event: DpEvent) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.accounting.ledger import store
 from coterie.accounting.ledger.account import Account
-from coterie.accounting.ledger.book import same_terms
 from coterie.accounting.ledger.chain import LedgerTerms
 from coterie.accounting.ledger.reading import accounted, read
+from coterie.accounting.ledger.terms import same_terms
 from coterie.accounting.ledger.units import tally
 from coterie.accounting.statements import Certificate
 
