@@ -10,13 +10,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from http.client import RemoteDisconnected
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from listeners import Manager, asked, samples
-from parties import Trial
+from parties import Trial, until
 from ports import ports
 from rich.console import Console
 from typer.testing import CliRunner
@@ -89,6 +90,23 @@ def test_the_endpoint_is_on_the_loop_back_under_its_own_name_alone():
     for wrong in (0, 70_000):
         with pytest.raises(InputError, match="must be 1 to 65535"), serving(wrong):
             pass
+
+
+def test_a_fault_in_an_answer_is_a_line_of_the_log(capfd, monkeypatch):
+    """Not a traceback, which collectors of JSON lines cannot read, and which may have more than a line may."""
+
+    def broken(*given: Any) -> None:
+        raise ValueError("4.25")
+
+    monkeypatch.setattr(Endpoint, "answer", broken)
+    (port,) = ports(1)
+    said: list[str] = []
+    with logs.guarded("json"), serving(port):
+        with pytest.raises(RemoteDisconnected):
+            asked(port, "/metrics")
+        until(lambda: said.append(capfd.readouterr().err) or "\n" in said[-1])
+    (line,) = "".join(said).splitlines()
+    assert (json.loads(line)["level"], "4.25" in line) == ("error", False)
 
 
 def test_a_log_for_collectors_has_full_times_and_levels_and_nothing_private(capsys):

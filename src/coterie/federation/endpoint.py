@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -51,6 +52,13 @@ def _health(shown: Mapping[str, Any] | None, now: float) -> tuple[int, dict[str,
     return (200 if healthy else 503), {"healthy": healthy, "age_seconds": round(age, 1), **facts}
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Left to the thread's own hook (`logs.guarded`), but for a caller that hung up."""
+        if not isinstance(sys.exception(), OSError):
+            raise
+
+
 @contextmanager
 def serving(port: int) -> Iterator[Endpoint]:
     """Answer on 127.0.0.1:port until the block ends. InputError where the port is taken."""
@@ -77,7 +85,7 @@ def serving(port: int) -> Iterator[Endpoint]:
     if not 0 < port < 65_536:
         raise InputError(f"metrics_port={port}: must be 1 to 65535.")
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = _Server((HOST, port), Handler)
     except OSError as error:
         raise InputError(
             f"metrics_port={port}: cannot listen on {HOST} there ({error.strerror}). Take another port."
